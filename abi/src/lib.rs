@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every byte layout and message that crosses a boundary of limelight, and nothing else.
+//!
+//! [`sched`] is the boundary between the BPF scheduler and the daemon, generated from `include/sched_abi.h`;
+//! [`sense`] the messages of the per-login helper to the daemon.
+
+pub mod sense;
+
+/// The BPF scheduler's side: see `include/sched_abi.h` for the meaning, the writers and the units of each field.
+#[allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
+pub mod sched {
+    include!(concat!(env!("OUT_DIR"), "/sched_abi.rs"));
+    include!(concat!(env!("OUT_DIR"), "/stats.rs"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sched::*;
+
+    /// The generated table of counter names has one row per counter of the header.
+    #[test]
+    fn every_counter_has_a_name_and_a_description() {
+        assert_eq!(STATS.len(), LL_NR_STATS as usize);
+        assert!(STATS.iter().all(|(name, description)| !name.is_empty() && !description.is_empty()));
+    }
+}
