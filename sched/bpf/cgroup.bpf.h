@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cpu.weight for sched_ext: the cgroup hierarchy flattened into each task's effective weight.
+ *
+ * Every cgroup knows, per class, the sum of the weights of what is active in it: its runnable tasks and its active
+ * children. A task's effective weight is its own, times weight/sum of each cgroup above it (math/fair.h). One queue
+ * per class ordered by the virtual time so charged shares the CPU as the hierarchy says, without a queue per cgroup.
+ *
+ * Races: the sums are atomics but a cgroup's step from idle to active and its parent's are not one transaction. Two CPUs
+ * may leave a parent's sum wrong by one child's weight for the length of one callback; the charge of that moment is off by
+ * as much and nothing is remembered of it. Scales are cached for SCALE_VALID_NS, so a share may lag by that long.
+ */
+#ifndef LIMELIGHT_CGROUP_H
+#define LIMELIGHT_CGROUP_H
+
+enum cgroup_limits {
+	MAX_CGROUPS = 16384,
+	MAX_CGROUP_DEPTH = 16,
+	SCALE_VALID_NS = 4000000,
+};
+
+struct cgroup_ctx {
+	u64 parent_id;			/* 0: a root, whose contents are not scaled */
+	u32 weight;			/* cpu.weight */
+	u32 pad;
+	u32 active_weight[LL_NR_CLASSES];	/* sum of the weights of what is active inside */
+	u32 counted_weight[LL_NR_CLASSES];	/* what this cgroup has added to its parent's sum */
+	u64 scale[LL_NR_CLASSES];
+	u64 scale_at_ns[LL_NR_CLASSES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CGROUPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct cgroup_ctx);
+} cgroups SEC(".maps");
+
+static struct cgroup_ctx *cgroup_ctx_of(u64 id)
+{
+	return id ? bpf_map_lookup_elem(&cgroups, &id) : NULL;
+}
+
+/* Add @delta to the weight active in cgroup @id and, where that makes it active or idle, in those above it. */
+static void shift_active_weight(u64 id, u32 class, s32 delta)
+{
+	struct cgroup_ctx *cctx;
+	u32 before;
+	int level;
+
+	if (class >= LL_NR_CLASSES)
+		return;
+	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
+		cctx = cgroup_ctx_of(id);
+		if (!cctx || !cctx->parent_id)
+			return;
+		before = __sync_fetch_and_add(&cctx->active_weight[class], delta);
+		if (delta > 0 && before == 0) {
+			delta = cctx->weight;
+			cctx->counted_weight[class] = delta;
+		} else if (delta < 0 && before + delta == 0) {
+			delta = -(s32)cctx->counted_weight[class];
+		} else {
+			return;
+		}
+		id = cctx->parent_id;
+	}
+}
+
+static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (tctx->counted_class != LL_NR_CLASSES)
+		return;
+	tctx->counted_class = tctx->class;
+	tctx->counted_weight = p->scx.weight;
+	shift_active_weight(tctx->cgroup_id, tctx->counted_class, tctx->counted_weight);
+}
+
+static void uncount_runnable(struct task_ctx *tctx)
+{
+	if (tctx->counted_class == LL_NR_CLASSES)
+		return;
+	shift_active_weight(tctx->cgroup_id, tctx->counted_class, -(s32)tctx->counted_weight);
+	tctx->counted_class = LL_NR_CLASSES;
+}
+
+/* The scale of cgroup @id for @class: from the cache, or from its ancestors downwards. */
+static u64 cgroup_scale(u64 id, u32 class, u64 now)
+{
+	struct cgroup_ctx *own = cgroup_ctx_of(id), *cctx = own;
+	u64 scale = LL_SCALE_ONE;
+	int level;
+
+	if (!own || class >= LL_NR_CLASSES)
+		return LL_SCALE_ONE;
+	if (own->scale_at_ns[class] && now - own->scale_at_ns[class] < SCALE_VALID_NS)
+		return own->scale[class];
+	/* A product, so the order of the levels does not matter. */
+	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
+		if (!cctx || !cctx->parent_id)
+			break;
+		scale = ll_cgroup_scale(scale, cctx->weight, cctx->active_weight[class]);
+		cctx = cgroup_ctx_of(cctx->parent_id);
+	}
+	own->scale[class] = scale;
+	own->scale_at_ns[class] = now;
+	return scale;
+}
+
+static s32 add_cgroup(struct cgroup *cgrp, u32 weight)
+{
+	struct cgroup_ctx cctx = { .weight = weight };
+	struct cgroup *parent;
+	u64 id = cgrp->kn->id;
+
+	if (cgrp->level > 0) {
+		parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+		if (parent) {
+			cctx.parent_id = parent->kn->id;
+			bpf_cgroup_release(parent);
+		}
+	}
+	return bpf_map_update_elem(&cgroups, &id, &cctx, BPF_ANY);
+}
+
+static void remove_cgroup(struct cgroup *cgrp)
+{
+	u64 id = cgrp->kn->id;
+
+	bpf_map_delete_elem(&cgroups, &id);
+}
+
+/* cpu.weight was written: correct what this cgroup, where active, has added to its parent. */
+static void set_cgroup_weight(struct cgroup *cgrp, u32 weight)
+{
+	struct cgroup_ctx *cctx = cgroup_ctx_of(cgrp->kn->id);
+	int class;
+	s32 delta;
+
+	if (!cctx)
+		return;
+	cctx->weight = weight;
+	bpf_for(class, 0, LL_NR_CLASSES) {
+		if (!cctx->active_weight[class])
+			continue;
+		delta = (s32)weight - (s32)cctx->counted_weight[class];
+		cctx->counted_weight[class] = weight;
+		shift_active_weight(cctx->parent_id, class, delta);
+	}
+}
+
+static void move_between_cgroups(struct task_struct *p, struct task_ctx *tctx, struct cgroup *to)
+{
+	bool was_counted = tctx->counted_class != LL_NR_CLASSES;
+
+	uncount_runnable(tctx);
+	tctx->cgroup_id = to->kn->id;
+	if (was_counted)
+		count_runnable(p, tctx);
+}
+
+#endif /* LIMELIGHT_CGROUP_H */

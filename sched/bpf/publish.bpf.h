@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * New ratings take effect: every task looks its class up at its next turn, and the waiting tasks of a process that has just
+ * become HuC change queue at once. Otherwise the first key press after a pause would wait behind the whole of class OTHER.
+ */
+#ifndef LIMELIGHT_PUBLISH_H
+#define LIMELIGHT_PUBLISH_H
+
+/* Move @p, which waits in the queue that @it walks, to the queue of its new class. */
+static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx)
+{
+	s32 cpu = scx_bpf_task_cpu(p), victim;
+	bool pinned = is_pinned(p);
+	u64 queued_at_ns = tctx->queued_at_ns;
+
+	refresh_rating(p, tctx);
+	if (!is_huc_class(tctx->class))
+		return;
+	unmark_waiting(tctx);
+	tctx->queued_at_ns = queued_at_ns;
+	mark_waiting(tctx, tctx->class, pinned ? cpu : LL_MAX_CPUS);
+	scx_bpf_dsq_move_set_slice(it, slice_of(tctx));
+	scx_bpf_dsq_move_set_vtime(it, tctx->vtime);
+	if (!scx_bpf_dsq_move_vtime(it, p, pinned ? pinned_queue(cpu, tctx->class) :
+				    shared_queue(llc_of(cpu), tctx->class), 0)) {
+		/* A CPU took it meanwhile: it runs, which is what we wanted. */
+		unmark_waiting(tctx);
+		return;
+	}
+	count(LL_STAT_reclassified);
+	victim = pick_victim(p, tctx, cpu);
+	if (victim >= 0)
+		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+static void requeue_process(u64 queue, u32 tgid)
+{
+	struct task_struct *p;
+	struct task_ctx *tctx;
+
+	if (!scx_bpf_dsq_nr_queued(queue))
+		return;
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		if (p->tgid != tgid)
+			continue;
+		p = bpf_task_from_pid(p->pid);
+		if (!p)
+			continue;
+		tctx = task_ctx_of(p);
+		if (tctx)
+			requeue(BPF_FOR_EACH_ITER, p, tctx);
+		bpf_task_release(p);
+	}
+	bpf_rcu_read_unlock();
+}
+
+SEC("syscall")
+int ll_publish(struct ll_publish_args *args)
+{
+	u32 tgid = args->tgid, i, class;
+
+	any_rated = args->any_rated;
+	__sync_fetch_and_add(&rating_epoch, 1);
+	if (!tgid)
+		return 0;
+	bpf_for(i, 0, nr_llcs) {
+		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+			requeue_process(shared_queue(i, class), tgid);
+		requeue_process(rescue_queue(i), tgid);
+	}
+	bpf_for(i, 0, nr_cpus)
+		requeue_process(pinned_queue(i, LL_CLASS_OTHER), tgid);
+	return 0;
+}
+
+#endif /* LIMELIGHT_PUBLISH_H */

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The queues: one per class and last-level cache, one per class and CPU for tasks that only this CPU can run, and one per
+ * cache for tasks that have waited too long. All but the last are ordered by virtual time.
+ */
+#ifndef LIMELIGHT_QUEUE_H
+#define LIMELIGHT_QUEUE_H
+
+static u64 shared_queue(u32 llc, u32 class)
+{
+	return 0x10000 | (llc << 4) | class;
+}
+
+static u64 pinned_queue(s32 cpu, u32 class)
+{
+	return 0x20000 | ((u32)cpu << 4) | class;
+}
+
+static u64 rescue_queue(u32 llc)
+{
+	return 0x30000 | llc;
+}
+
+static u32 llc_of(s32 cpu)
+{
+	u32 index = cpu;
+
+	return nr_llcs > 1 && index < LL_MAX_CPUS ? cpu_llc[index] : 0;
+}
+
+static s32 create_queues(void)
+{
+	s32 err = 0;
+	u32 class, i;
+
+	bpf_for(i, 0, nr_llcs) {
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
+			err = err ?: scx_bpf_create_dsq(shared_queue(i, class), -1);
+		err = err ?: scx_bpf_create_dsq(rescue_queue(i), -1);
+	}
+	bpf_for(i, 0, nr_cpus)
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
+			err = err ?: scx_bpf_create_dsq(pinned_queue(i, class), -1);
+	if (err)
+		scx_bpf_error("cannot create the dispatch queues: %d", err);
+	return err;
+}
+
+static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu)
+{
+	tctx->waiting_class = class;
+	tctx->waiting_cpu = pinned_cpu;
+	if (class >= LL_NR_CLASSES)
+		return;
+	if (pinned_cpu < LL_MAX_CPUS)
+		__sync_fetch_and_add(&cpu_ctxs[pinned_cpu].pinned_waiting[class], 1);
+	else if (is_huc_class(class))
+		__sync_fetch_and_add(&huc_waiting[class], 1);
+}
+
+/* The exchange makes sure that of two callers, a CPU that takes the task and ll_publish, one counts down. */
+static void unmark_waiting(struct task_ctx *tctx)
+{
+	u32 class, cpu = tctx->waiting_cpu;
+
+	tctx->queued_at_ns = 0;
+	if (tctx->waiting_class >= LL_NR_CLASSES)
+		return;
+	class = __sync_lock_test_and_set(&tctx->waiting_class, LL_NR_CLASSES);
+	if (class >= LL_NR_CLASSES)
+		return;
+	if (cpu < LL_MAX_CPUS)
+		__sync_fetch_and_sub(&cpu_ctxs[cpu].pinned_waiting[class], 1);
+	else if (is_huc_class(class))
+		__sync_fetch_and_sub(&huc_waiting[class], 1);
+}
+
+static u64 slice_of(struct task_ctx *tctx)
+{
+	if (is_huc_class(tctx->class))
+		return ll_rated_slice(huc_slice_ns, tctx->slice_pm, slice_min_ns);
+	return other_slice_max_ns;
+}
+
+/* "Use it or lose it": a task that slept does not come back with virtual time saved up. */
+static void catch_up_vtime(struct task_ctx *tctx)
+{
+	u32 class = tctx->class;
+
+	if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
+		tctx->vtime = class_vtime[class];
+}
+
+/* Put @p into the queue of its class. */
+static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	u32 class = tctx->class;
+	bool pinned = is_pinned(p);
+	u64 queue = pinned ? pinned_queue(cpu, class) : shared_queue(llc_of(cpu), class);
+
+	unmark_waiting(tctx);
+	tctx->queued_at_ns = scx_bpf_now();
+	mark_waiting(tctx, class, pinned ? cpu : LL_MAX_CPUS);
+	scx_bpf_dsq_insert_vtime(p, queue, slice_of(tctx), tctx->vtime, enq_flags);
+	count(LL_STAT_wakeups_queued);
+}
+
+/* Virtual time at the head of @queue, or ~0 if it is empty. */
+static bool head_vtime(u64 queue, u64 *vtime)
+{
+	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(queue);
+
+	if (!head)
+		return false;
+	*vtime = head->scx.dsq_vtime;
+	return true;
+}
+
+/* Take the next task of @class that @cpu may run. */
+static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
+{
+	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
+	u32 i;
+
+	if (class < LL_NR_CLASSES && cctx->pinned_waiting[class] && head_vtime(own, &own_vtime)) {
+		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
+			if (scx_bpf_dsq_move_to_local(own, 0))
+				return true;
+	}
+	if (scx_bpf_dsq_move_to_local(shared, 0))
+		return true;
+	if (class < LL_NR_CLASSES && cctx->pinned_waiting[class] && scx_bpf_dsq_move_to_local(own, 0))
+		return true;
+	if (nr_llcs > 1) {
+		bpf_for(i, 0, nr_llcs)
+			if (i != llc_of(cpu) && scx_bpf_dsq_move_to_local(shared_queue(i, class), 0))
+				return true;
+	}
+	return false;
+}
+
+/* Does a task of a class above @class wait for @cpu? */
+static bool more_urgent_waits(struct cpu_ctx *cctx, u32 class)
+{
+	if (class > LL_CLASS_HUCIN && (huc_waiting[LL_CLASS_HUCIN] | cctx->pinned_waiting[LL_CLASS_HUCIN]))
+		return true;
+	return class > LL_CLASS_HUCOUT && (huc_waiting[LL_CLASS_HUCOUT] | cctx->pinned_waiting[LL_CLASS_HUCOUT]);
+}
+
+#endif /* LIMELIGHT_QUEUE_H */

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ratings: which class a task is in (HuC, section 5.1), and the two ways in which a process becomes HuC without the daemon:
+ * by fork, and by being woken by a HUCIN process (section 4.3, last paragraph).
+ *
+ * The daemon computes ratings once a second and at once for a client that just received input. Each task keeps a copy,
+ * valid while `rating_epoch` has not moved, so the hot path costs one comparison.
+ */
+#ifndef LIMELIGHT_RATING_H
+#define LIMELIGHT_RATING_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LL_MAX_RATED);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct ll_rating);
+} ratings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LL_MAX_RATED);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct ll_proc_stats);
+} proc_stats SEC(".maps");
+
+/* Moves whenever a rating changes. Writers: the daemon after a pass, BPF after giving a rating. */
+u32 rating_epoch = 1;
+
+/* Is anybody rated at all? Written by the daemon after a pass; set by BPF when it gives a rating. */
+u32 any_rated;
+
+static u32 class_of_rating(const struct ll_rating *rating)
+{
+	if (rating->flags & LL_RATING_SELF)
+		return LL_CLASS_KTHREAD;
+	if (rating->in_milli)
+		return LL_CLASS_HUCIN;
+	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
+}
+
+/* Moving to another class means another clock: start there as a task that just woke up. */
+static void enter_class(struct task_ctx *tctx, u32 class)
+{
+	if (tctx->class == class || class >= LL_NR_CLASSES)
+		return;
+	tctx->class = class;
+	tctx->vtime = class_vtime[class];
+}
+
+static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 epoch = rating_epoch, tgid = p->tgid;
+	struct ll_rating *rating;
+
+	if (tctx->rating_epoch == epoch)
+		return;
+	tctx->rating_epoch = epoch;
+	if (is_kthread(p)) {
+		enter_class(tctx, LL_CLASS_KTHREAD);
+		return;
+	}
+	rating = any_rated ? bpf_map_lookup_elem(&ratings, &tgid) : NULL;
+	if (!rating) {
+		tctx->rating_flags = 0;
+		enter_class(tctx, LL_CLASS_OTHER);
+		return;
+	}
+	tctx->rating_flags = rating->flags;
+	tctx->slice_pm = rating->slice_pm;
+	enter_class(tctx, class_of_rating(rating));
+}
+
+static void publish_ratings(void)
+{
+	any_rated = 1;
+	__sync_fetch_and_add(&rating_epoch, 1);
+}
+
+/* Give @to the rating of @from_tgid. An entry that exists is the daemon's and stays, unless it holds no rating. */
+static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
+{
+	u32 tgid = to->tgid;
+	struct ll_rating *from, *old, given;
+
+	from = bpf_map_lookup_elem(&ratings, &from_tgid);
+	if (!from || !(from->in_milli | from->out_milli) || (from->flags & (LL_RATING_HUB | LL_RATING_SELF)))
+		return false;
+	old = bpf_map_lookup_elem(&ratings, &tgid);
+	if (old && ((old->in_milli | old->out_milli) || (old->flags & LL_RATING_SELF)))
+		return false;
+	given = *from;
+	/* A hub may receive a rating; it stays a hub, so it passes none on. */
+	given.flags = how | (old ? old->flags & LL_RATING_HUB : 0);
+	given.from_tgid = from_tgid;
+	given.start_ns = to->group_leader->start_boottime;
+	if (bpf_map_update_elem(&ratings, &tgid, &given, BPF_ANY))
+		return false;
+	publish_ratings();
+	return true;
+}
+
+/* A HuC process forked @child: it starts with the ratings of its parent (section 4.3). */
+static void inherit_rating(struct task_struct *child)
+{
+	struct task_struct *parent = bpf_get_current_task_btf();
+
+	if (any_rated && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
+		count(LL_STAT_inherited);
+}
+
+/* The last thread of a process is gone: its number may come back as somebody else. */
+static void forget_process(u32 tgid)
+{
+	bpf_map_delete_elem(&ratings, &tgid);
+	bpf_map_delete_elem(&proc_stats, &tgid);
+}
+
+static void record_wait(struct task_struct *p, u64 wait_ns)
+{
+	static const struct ll_proc_stats zero;
+	u32 tgid = p->tgid, bucket = ll_log2_bucket(wait_ns, LL_LAT_BUCKETS);
+	struct ll_proc_stats *stats = bpf_map_lookup_elem(&proc_stats, &tgid);
+
+	if (!stats) {
+		bpf_map_update_elem(&proc_stats, &tgid, &zero, BPF_NOEXIST);
+		stats = bpf_map_lookup_elem(&proc_stats, &tgid);
+		if (!stats)
+			return;
+	}
+	/* Threads of one process may race here: a lost count in a statistic is the worst that can happen. */
+	stats->wakeups++;
+	if (wait_ns > stats->wait_max_ns)
+		stats->wait_max_ns = wait_ns;
+	if (bucket < LL_LAT_BUCKETS)
+		stats->wait_hist[bucket]++;
+}
+
+static void record_run(struct task_struct *p, u64 run_ns)
+{
+	u32 tgid = p->tgid;
+	struct ll_proc_stats *stats = bpf_map_lookup_elem(&proc_stats, &tgid);
+
+	if (stats)
+		stats->run_ns += run_ns;
+}
+
+#endif /* LIMELIGHT_RATING_H */

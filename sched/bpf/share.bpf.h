@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The guaranteed share of the lower classes (HuC, section 5.2: an epoch that spans all classes; design, promise 5).
+ *
+ * Two accounts: one for the machine, which tasks in shared queues draw on, and one per CPU for tasks that no other CPU can
+ * run. Each earns a part of what HuC classes take and pays what class OTHER gets. While the person's programs leave a CPU
+ * idle now and then, class OTHER is always paid in advance and never disturbs them; only where they take everything
+ * does it get its share, in minimum slices.
+ *
+ * share_pm earns a little more than what is promised (6 % for 5 %), because up to share_cap_ns may be owed at the end of any second.
+ */
+#ifndef LIMELIGHT_SHARE_H
+#define LIMELIGHT_SHARE_H
+
+/* What class OTHER is owed by the machine. Written by all CPUs, each at most once per SHARE_FLUSH_NS of its own change. */
+s64 share_credit_ns;
+
+enum { SHARE_FLUSH_NS = 100000 };
+
+static void flush_share(struct cpu_ctx *cctx)
+{
+	s64 cap = share_cap_ns * nr_cpus, credit, pending = cctx->share_pending_ns;
+
+	if (pending < SHARE_FLUSH_NS && pending > -SHARE_FLUSH_NS)
+		return;
+	cctx->share_pending_ns = 0;
+	/* Not atomic as a whole: two CPUs that flush at once may lose one change of SHARE_FLUSH_NS or so. */
+	credit = share_credit_ns + pending;
+	if (credit > cap)
+		credit = cap;
+	if (credit < -cap)
+		credit = -cap;
+	share_credit_ns = credit;
+}
+
+static void account_share(struct cpu_ctx *cctx, u32 class, u64 ran_ns)
+{
+	if (!any_rated)
+		return;
+	if (is_huc_class(class)) {
+		cctx->share_credit_ns = ll_share_earn(cctx->share_credit_ns, ran_ns, share_pm, share_cap_ns);
+		cctx->share_pending_ns += ran_ns * share_pm / 1000;
+	} else if (class == LL_CLASS_OTHER) {
+		cctx->share_credit_ns = ll_share_pay(cctx->share_credit_ns, ran_ns, share_cap_ns);
+		cctx->share_pending_ns -= ran_ns;
+	}
+	flush_share(cctx);
+}
+
+/* May class OTHER take one minimum slice of this CPU although a HuC task wants it? */
+static bool share_is_due(struct cpu_ctx *cctx)
+{
+	if (share_credit_ns >= (s64)slice_min_ns)
+		return true;
+	return cctx->share_credit_ns >= (s64)slice_min_ns && cctx->pinned_waiting[LL_CLASS_OTHER];
+}
+
+#endif /* LIMELIGHT_SHARE_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows of each task and each CPU, and the questions that the other files ask about them.
+ */
+#ifndef LIMELIGHT_TASK_H
+#define LIMELIGHT_TASK_H
+
+#define PF_KTHREAD 0x00200000
+
+/*
+ * Per task. All callbacks for one task are serialised by the lock of its run queue, so no field needs atomics; reads from
+ * another task's wake-up (class, hub) may be one rating period old, which is what ratings are anyway.
+ */
+struct task_ctx {
+	u64 vtime;		/* virtual time in the clock of `class` */
+	u64 charged_at_ns;	/* running: until when `vtime` is charged */
+	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
+	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
+	u64 cgroup_id;
+	u32 rating_epoch;	/* value of `rating_epoch` that the four below were looked up at */
+	u32 class;		/* enum ll_class */
+	u32 slice_pm;
+	u32 rating_flags;	/* enum ll_rating_flags */
+	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
+	u32 counted_weight;
+	u32 waiting_class;	/* class under which it is counted in huc_waiting; LL_NR_CLASSES while it is not */
+	u32 waiting_cpu;	/* and the CPU, where that is a queue of one CPU; LL_MAX_CPUS otherwise */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+/*
+ * Per CPU. Written on its own CPU with its run queue locked, except `claim`. Other CPUs read `class` and `vtime` to choose
+ * whom to preempt: a stale answer costs one needless or one missed kick, and ll_running() looks again.
+ */
+struct cpu_ctx {
+	u32 class;		/* class of the running task; LL_NR_CLASSES while there is none of ours */
+	u32 claim;		/* class + 1 of a task that was sent here to preempt and has not yet run; else 0 */
+	u64 vtime;		/* virtual time of the running task when it started */
+	u64 running_since_ns;
+	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
+	u64 no_huc_until_ns;	/* HuC tasks wait that may not run here: do not preempt for them before this */
+	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
+	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
+	u32 pinned_waiting[LL_NR_CLASSES];	/* tasks in the queues of this CPU alone */
+	u32 pad;
+	u64 stats[LL_NR_STATS];
+} __attribute__((aligned(64)));
+
+struct cpu_ctx cpu_ctxs[LL_MAX_CPUS];
+
+/* HuC tasks in shared queues. Never too low while one waits; may be too high for the length of one callback. */
+u32 huc_waiting[LL_NR_CLASSES];
+
+/* Each class's clock: the greatest virtual time at which a task of it has started to run. */
+u64 class_vtime[LL_NR_CLASSES];
+
+static struct cpu_ctx *cpu_ctx_of(s32 cpu)
+{
+	u32 index = cpu;
+
+	return index < LL_MAX_CPUS ? &cpu_ctxs[index] : &cpu_ctxs[0];
+}
+
+static struct cpu_ctx *this_cpu_ctx(void)
+{
+	return cpu_ctx_of(bpf_get_smp_processor_id());
+}
+
+static struct task_ctx *task_ctx_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static void count(u32 stat)
+{
+	if (stat < LL_NR_STATS)
+		this_cpu_ctx()->stats[stat]++;
+}
+
+static bool is_kthread(const struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD;
+}
+
+/* Can only one CPU run @p? */
+static bool is_pinned(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed == 1 || is_migration_disabled(p);
+}
+
+static bool is_huc_class(u32 class)
+{
+	return class == LL_CLASS_HUCIN || class == LL_CLASS_HUCOUT;
+}
+
+#endif /* LIMELIGHT_TASK_H */

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Timers: one per CPU that ends slices shorter than the kernel's tick, and one for the machine that looks for tasks that
+ * have waited too long.
+ */
+#ifndef LIMELIGHT_TIMER_H
+#define LIMELIGHT_TIMER_H
+
+struct timer_slot {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LL_MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct timer_slot);
+} slice_timers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer_slot);
+} rescue_timer SEC(".maps");
+
+/* The slice of whoever runs on CPU *@key may be over. */
+static int slice_over(void *map, u32 *key, struct bpf_timer *timer)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(*key);
+
+	if (cctx->slice_end_ns && cctx->slice_end_ns <= bpf_ktime_get_ns() + 20000) {
+		cctx->slice_end_ns = 0;
+		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
+	}
+	return 0;
+}
+
+/* End the running task's slice in @slice_ns: by the tick where that is soon enough, else by this CPU's timer. */
+static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
+{
+	u32 key = cpu;
+	struct timer_slot *slot;
+
+	if (slice_ns >= tick_ns) {
+		cctx->slice_end_ns = 0;
+		return;
+	}
+	cctx->slice_end_ns = now + slice_ns;
+	slot = bpf_map_lookup_elem(&slice_timers, &key);
+	if (slot)
+		bpf_timer_start(&slot->timer, slice_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* Move every task of @queue that has waited longer than rescue_after_ns to @rescue. */
+static void rescue_from(u64 queue, u64 rescue, u64 now)
+{
+	struct task_struct *p;
+	struct task_ctx *tctx;
+
+	if (!scx_bpf_dsq_nr_queued(queue))
+		return;
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, queue, 0) {
+		p = bpf_task_from_pid(p->pid);
+		if (!p)
+			continue;
+		tctx = task_ctx_of(p);
+		if (tctx && tctx->queued_at_ns && now > tctx->queued_at_ns + rescue_after_ns) {
+			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, rescue_slice_ns);
+			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, rescue, 0))
+				count(LL_STAT_rescues);
+		}
+		bpf_task_release(p);
+	}
+	bpf_rcu_read_unlock();
+}
+
+static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
+{
+	u64 now = scx_bpf_now();
+	u32 class, i;
+
+	bpf_for(i, 0, nr_llcs) {
+		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+			rescue_from(shared_queue(i, class), rescue_queue(i), now);
+	}
+	bpf_timer_start(timer, rescue_period_ns, 0);
+	return 0;
+}
+
+static s32 start_timers(void)
+{
+	struct timer_slot *slot;
+	u32 i, zero = 0;
+	s32 err = 0;
+
+	bpf_for(i, 0, nr_cpus) {
+		slot = bpf_map_lookup_elem(&slice_timers, &i);
+		if (!slot)
+			return -ENOENT;
+		err = err ?: bpf_timer_init(&slot->timer, &slice_timers, CLOCK_MONOTONIC);
+		err = err ?: bpf_timer_set_callback(&slot->timer, slice_over);
+	}
+	slot = bpf_map_lookup_elem(&rescue_timer, &zero);
+	if (!slot)
+		return -ENOENT;
+	err = err ?: bpf_timer_init(&slot->timer, &rescue_timer, CLOCK_MONOTONIC);
+	err = err ?: bpf_timer_set_callback(&slot->timer, rescue_waiters);
+	err = err ?: bpf_timer_start(&slot->timer, rescue_period_ns, 0);
+	return err;
+}
+
+#endif /* LIMELIGHT_TIMER_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every setting of the scheduler. Set by the loader before the program is loaded (sched/src/config.rs, which also
+ * carries the text for --help and the man page) and constant afterwards, so the verifier removes what is off.
+ */
+#ifndef LIMELIGHT_TUNABLES_H
+#define LIMELIGHT_TUNABLES_H
+
+/* Which paper's rules are in force: enum ll_policy. */
+const volatile u32 policy = LL_POLICY_UNIFIED;
+
+/* CPUs and last-level caches of this machine, and which cache each CPU uses. */
+const volatile u32 nr_cpus = 1;
+const volatile u32 nr_llcs = 1;
+const volatile u8 cpu_llc[LL_MAX_CPUS];
+
+/* Full slice of a HuC process: what the highest rated one of its class gets. */
+const volatile u64 huc_slice_ns = 20000000;
+
+/* Everybody in class OTHER runs once in this period, as far as the two bounds below allow. */
+const volatile u64 other_period_ns = 20000000;
+const volatile u64 other_slice_min_ns = 700000;
+const volatile u64 other_slice_max_ns = 5000000;
+
+/* The minimum slice: what a lower class gets when its share is due, and the longest a higher class waits for it. */
+const volatile u64 slice_min_ns = 500000;
+
+/* What the lower classes together are guaranteed, in thousandths of the CPU that the higher ones take. */
+const volatile u32 share_pm = 60;
+
+/* The most that the account of the guaranteed share can hold, either way. */
+const volatile s64 share_cap_ns = 5000000;
+
+/* A task of the same class is preempted by a waking one that is this far behind in virtual time. */
+const volatile u64 preempt_lag_ns = 1000000;
+
+/* A task that has waited this long is moved ahead of its class. */
+const volatile u64 rescue_after_ns = 600000000;
+
+/* How often waiting tasks are looked at for that. */
+const volatile u64 rescue_period_ns = 100000000;
+
+/* Slice of a rescued task while HuC processes want the CPU. */
+const volatile u64 rescue_slice_ns = 100000;
+
+/* Slices shorter than this end by a timer, longer ones by the kernel's tick. */
+const volatile u64 tick_ns = 4000000;
+
+#endif /* LIMELIGHT_TUNABLES_H */

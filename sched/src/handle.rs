@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Mechanism only: what the numbers mean is decided in `limelight-policy`.
+
+use std::mem::MaybeUninit;
+
+use anyhow::{Context, Result, anyhow, bail};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
+use limelight_abi::sched::{
+    LL_NR_STATS, LL_POLICY_HUC, LL_POLICY_UNIFIED, ll_edge, ll_proc_stats, ll_publish_args, ll_rating,
+};
+use scx_utils::libbpf_clap_opts::LibbpfOpts;
+use scx_utils::{Topology, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
+
+use crate::bytes;
+use crate::config::{Policy, Settings};
+use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
+
+/// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
+const MAX_CPUS: usize = 1024;
+
+/// How many edges or ratings one system call fetches.
+const BATCH: u32 = 4096;
+
+/// Wake-ups of one process by another since the last drain.
+pub type EdgeCount = (ll_edge, u64);
+
+/// Why the scheduler stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The kernel's words: what happened, and its message where it has one.
+    pub reason: String,
+    /// Only the set of CPUs changed: load it again.
+    pub restart: bool,
+}
+
+/// A loaded and running scheduler. Dropping it gives the CPUs back to the kernel's own.
+pub struct Scheduler<'obj> {
+    skel: BpfSkel<'obj>,
+    link: Option<Link>,
+    nr_cpus: usize,
+}
+
+impl<'obj> Scheduler<'obj> {
+    /// Load the scheduler and let it take over every task of the normal scheduling classes.
+    ///
+    /// # Errors
+    /// A setting is out of range, the kernel has no `sched_ext`, another scheduler is loaded, the kernel's BTF is broken, or
+    /// the caller may not load BPF programs.
+    pub fn load(settings: &Settings, object: &'obj mut MaybeUninit<OpenObject>) -> Result<Self> {
+        settings.check().map_err(|message| anyhow!(message))?;
+        let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
+        let options = LibbpfOpts::default().into_bpf_open_opts();
+        let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
+        write_settings(&mut open, settings)?;
+        let nr_cpus = write_topology(&mut open, &topology)?;
+        let mut skel = scx_ops_load!(open, limelight_ops, uei)?;
+        let link = scx_ops_attach!(skel, limelight_ops)?;
+        Ok(Self { skel, link: Some(link), nr_cpus })
+    }
+
+    /// Has the kernel, or the scheduler itself, ended it?
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
+        uei_exited!(&self.skel, uei)
+    }
+
+    /// Take the scheduler off and learn why it ended.
+    pub fn unload(mut self) -> Exit {
+        drop(self.link.take());
+        let info = uei_read!(&self.skel, uei);
+        let restart = info.should_restart();
+        Exit { reason: info.report().err().map_or_else(|| "taken off".to_owned(), |error| error.to_string()), restart }
+    }
+
+    /// Write the rating of process `tgid`. It takes effect with the next [`Self::publish`].
+    ///
+    /// # Errors
+    /// More than `LL_MAX_RATED` processes are rated.
+    pub fn set_rating(&self, tgid: u32, rating: &ll_rating) -> Result<()> {
+        self.skel
+            .maps
+            .ratings
+            .update(&tgid.to_ne_bytes(), bytes::of(rating), MapFlags::ANY)
+            .with_context(|| format!("cannot store the rating of process {tgid}"))
+    }
+
+    /// Forget the rating of process `tgid` and what it got; nothing happens where it has none.
+    pub fn clear_rating(&self, tgid: u32) {
+        // The process may have ended and taken its entries along: then there is nothing left to do.
+        let _ = self.skel.maps.ratings.delete(&tgid.to_ne_bytes());
+        let _ = self.skel.maps.proc_stats.delete(&tgid.to_ne_bytes());
+    }
+
+    /// Every rating that the scheduler holds, those it gave by itself included.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn ratings(&self) -> Result<Vec<(u32, ll_rating)>> {
+        let entries = self.skel.maps.ratings.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let entries = entries.context("cannot read the ratings")?;
+        Ok(entries.filter_map(|(key, value)| Some((bytes::read(&key)?, bytes::read(&value)?))).collect())
+    }
+
+    /// Let new ratings take effect. The waiting tasks of `at_once`, where given, change queue now.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn publish(&self, any_rated: bool, at_once: Option<u32>) -> Result<()> {
+        let mut args = ll_publish_args { any_rated: any_rated.into(), tgid: at_once.unwrap_or(0) };
+        let input = ProgramInput { context_in: Some(bytes::of_mut(&mut args)), ..ProgramInput::default() };
+        let output = self.skel.progs.ll_publish.test_run(input).context("cannot publish ratings")?;
+        if output.return_value != 0 {
+            bail!("cannot publish ratings: the scheduler's program returned {}", output.return_value);
+        }
+        Ok(())
+    }
+
+    /// Take the edges of the dependency graph that were recorded since the last call.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn drain_edges(&self) -> Result<Vec<EdgeCount>> {
+        let entries = self.skel.maps.edges.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let entries = entries.context("cannot read the dependency graph")?;
+        Ok(entries.filter_map(|(key, value)| Some((bytes::read(&key)?, bytes::read(&value)?))).collect())
+    }
+
+    /// What process `tgid` got while it was rated.
+    #[must_use]
+    pub fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
+        let value = self.skel.maps.proc_stats.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        bytes::read(&value)
+    }
+
+    /// The counters of `LL_STATS`, summed over the CPUs.
+    #[must_use]
+    pub fn counters(&self) -> [u64; LL_NR_STATS as usize] {
+        let mut sums = [0; LL_NR_STATS as usize];
+        let Some(bss) = self.skel.maps.bss_data.as_ref() else { return sums };
+        for cpu in bss.cpu_ctxs.iter().take(self.nr_cpus) {
+            for (sum, value) in sums.iter_mut().zip(cpu.stats) {
+                *sum += value;
+            }
+        }
+        sums
+    }
+}
+
+fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()> {
+    let rodata = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
+    rodata.policy = match settings.policy {
+        Policy::Huc => LL_POLICY_HUC,
+        Policy::Unified => LL_POLICY_UNIFIED,
+    };
+    rodata.huc_slice_ns = settings.huc_slice_ns;
+    rodata.slice_min_ns = settings.slice_min_ns;
+    rodata.rescue_after_ns = settings.rescue_after_ns;
+    rodata.share_pm = settings.share_pm();
+    Ok(())
+}
+
+/// Tell the BPF program which CPUs there are and which share a last-level cache. Returns the number of CPU ids.
+fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usize> {
+    let rodata = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
+    let nr_cpus = *scx_utils::NR_CPU_IDS;
+    if nr_cpus > MAX_CPUS {
+        bail!("this machine has {nr_cpus} CPU ids; the scheduler has room for {MAX_CPUS}");
+    }
+    rodata.nr_cpus = u32::try_from(nr_cpus)?;
+    rodata.nr_llcs = u32::try_from(topology.all_llcs.len().clamp(1, 256))?;
+    for (index, llc) in topology.all_llcs.values().enumerate().take(256) {
+        for &cpu in llc.all_cpus.keys().filter(|&&cpu| cpu < MAX_CPUS) {
+            rodata.cpu_llc[cpu] = u8::try_from(index)?;
+        }
+    }
+    Ok(nr_cpus)
+}
+

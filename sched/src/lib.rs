@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The BPF scheduler's handle: load it, feed it ratings, read what it saw, and learn why it stopped.
+
+mod bytes;
+mod config;
+mod handle;
+
+pub use config::{Policy, Settings};
+pub use handle::{EdgeCount, Exit, Scheduler};
+pub use libbpf_rs::OpenObject;
+
+#[allow(clippy::all, clippy::unwrap_used, unused_imports, missing_docs)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
+}
