@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The immediate path (HuC tech report, 4.3, last paragraph): what cannot wait for the next pass.
+//!
+//! When a process with rating 0 receives input, the search is run from it alone. The paper's average would also halve
+//! everybody who is *not* reached each time this happens; that cannot be meant, so here ratings only rise: who had none gets
+//! the whole of it, as one that is lent gets the whole of the lender's, and who had one gets the average where that is more.
+//! The same for output, which the paper leaves to the period: a program's first frame should not wait a second either.
+
+use crate::action::Action;
+use crate::event::{DisplayId, GivenKind, ProcessId};
+use crate::graph::{Links, Node};
+use crate::rating::{changed_mpct, output_milli};
+use crate::reach::Side;
+use crate::state::State;
+use crate::table::Origin;
+
+impl State {
+    /// A process received input just now.
+    pub(crate) fn input_at_once(&mut self, pid: ProcessId, display: DisplayId) -> Vec<Action> {
+        let Some(node) = self.enter(pid) else {
+            return Vec::new();
+        };
+        let full_milli = self.settings.full_milli();
+        let process = &mut self.table[node];
+        process.input_left_s = self.settings.input_memory_s;
+        process.input_display = Some(display.clone());
+        if process.milli(Side::In) > 0 {
+            return Vec::new();
+        }
+        self.raise_from(Side::In, node, &display, full_milli)
+    }
+
+    /// A process changed something visible just now.
+    pub(crate) fn output_at_once(
+        &mut self,
+        pid: ProcessId,
+        display: DisplayId,
+        changed_pct: f64,
+    ) -> Vec<Action> {
+        let changed_mpct = changed_mpct(changed_pct);
+        let value_milli = output_milli(&self.settings, changed_mpct, self.most_changed_mpct);
+        if value_milli == 0 {
+            return Vec::new();
+        }
+        let Some(node) = self.enter(pid) else {
+            return Vec::new();
+        };
+        let at_once = &mut self
+            .displays
+            .entry(display.clone())
+            .or_default()
+            .at_once_mpct;
+        let sum = at_once.entry(node).or_default();
+        *sum = sum.saturating_add(changed_mpct);
+        if self.table[node].milli(Side::Out) > 0 {
+            return Vec::new();
+        }
+        self.raise_from(Side::Out, node, &display, value_milli)
+    }
+
+    /// Raise a process, its display's server and whoever it reaches; tell the scheduler.
+    fn raise_from(
+        &mut self,
+        side: Side,
+        start: Node,
+        display: &DisplayId,
+        value_milli: u32,
+    ) -> Vec<Action> {
+        let links = self.links(side);
+        let mut raised = Vec::new();
+        let mut seen = vec![false; self.table.slots()];
+        seen[start as usize] = true;
+        let mut queue = vec![(start, Origin::Device(display.clone()))];
+        let mut next = 0;
+        while let Some((node, origin)) = queue.get(next).cloned() {
+            next += 1;
+            self.raise(side, node, value_milli, origin);
+            raised.push(node);
+            if self.table[node].hub.is_some() {
+                continue;
+            }
+            for &(end, count) in links.of(node) {
+                if self.table.is_live(end) && !std::mem::replace(&mut seen[end as usize], true) {
+                    let with = self.table[node].id;
+                    queue.push((end, Origin::Edge { with, count }));
+                }
+            }
+        }
+        let server = self
+            .displays
+            .get(display)
+            .and_then(|display| display.server);
+        if let Some(server) =
+            server.filter(|server| self.table.is_live(*server) && !seen[*server as usize])
+        {
+            self.raise(side, server, value_milli, Origin::Device(display.clone()));
+            raised.push(server);
+        }
+        self.announce(&raised)
+    }
+
+    fn raise(&mut self, side: Side, node: Node, value_milli: u32, origin: Origin) {
+        let facet = &mut self.table[node][side];
+        if facet.rating_milli == 0 {
+            facet.rating_milli = value_milli;
+            facet.origin = Some(origin);
+        } else {
+            let average = (u64::from(facet.rating_milli) + u64::from(value_milli)) / 2;
+            facet.rating_milli = facet.rating_milli.max(average as u32);
+        }
+    }
+
+    /// The graph of one side as it is now.
+    pub(crate) fn links(&self, side: Side) -> Links {
+        match side {
+            Side::In => Links::forward(self.table.slots(), self.edges.arcs()),
+            Side::Out => Links::backward(self.table.slots(), self.edges.arcs()),
+        }
+    }
+
+    /// Take over a rating that the scheduler gave by itself (fork, lending).
+    ///
+    /// The copy is as old as what it was copied from. A report may cross a pass: then the giver has since been halved, and the
+    /// copy is halved too. Without this, two processes that lend to each other around the passes would keep each
+    /// other rated for ever.
+    pub(crate) fn take_over(
+        &mut self,
+        pid: ProcessId,
+        kind: GivenKind,
+        from: ProcessId,
+        given_milli: [u32; 2],
+    ) -> Vec<Action> {
+        let giver = self.table.find(from);
+        let Some(node) = self.enter(pid) else {
+            return Vec::new();
+        };
+        if kind == GivenKind::Inherited && giver.is_some() && giver != Some(node) {
+            self.table[node].parent = giver;
+        }
+        let mut told = self.table[node].told.unwrap_or_default();
+        for side in [Side::In, Side::Out] {
+            let given = given_milli[side as usize];
+            let left = giver.map_or(0, |giver| self.table[giver].milli(side));
+            let mut taken = if left >= given {
+                given
+            } else {
+                left.max(given / 2)
+            };
+            if taken < self.settings.rating_least_milli {
+                taken = 0;
+            }
+            let facet = &mut self.table[node][side];
+            if taken > facet.rating_milli {
+                facet.rating_milli = taken;
+                facet.origin = Some(Origin::Given { kind, from });
+            }
+            *(if side == Side::In {
+                &mut told.in_milli
+            } else {
+                &mut told.out_milli
+            }) = given;
+        }
+        // The scheduler has an entry with the giver's slice: whatever comes of it must be told anew.
+        told.slice_pm = 0;
+        self.table[node].told = Some(told);
+        self.announce(&[node])
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the policy remembers between events.
+
+use std::collections::BTreeMap;
+
+use crate::action::{Action, Class, Rating};
+use crate::event::{ClientPeriod, DisplayId, Edge, ProcessId};
+use crate::graph::{Arc, Edges, Node};
+use crate::hubs::HubRole;
+use crate::rating::{changed_mpct, slice_share_pm};
+use crate::reach::Side;
+use crate::settings::{Settings, SettingsError};
+use crate::table::{Origin, Table};
+
+/// Passes that one report of a display is good for. Reporter and pass both run once a second, but not in step: of two
+/// passes one may fall between two reports.
+const REPORT_LASTS_PASSES: u32 = 2;
+
+/// One display.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Display {
+    pub server: Option<Node>,
+    /// C_tout of its clients in the last period (4.1.3), thousandths of % of the screen, and how many more passes it holds.
+    pub changed_mpct: BTreeMap<Node, u64>,
+    pub holds_passes: u32,
+    /// What was reported at once since the last pass; the period's report will contain it.
+    pub at_once_mpct: BTreeMap<Node, u64>,
+}
+
+/// Everything the policy remembers. See [`step`](crate::step()) for what changes it.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    pub(crate) edges: Edges,
+    pub(crate) displays: BTreeMap<DisplayId, Display>,
+    /// Time up to which edges and counters have been aged.
+    pub(crate) aged_until_ns: Option<u64>,
+    /// Largest C_tout of the last pass: what output reported at once is measured against.
+    pub(crate) most_changed_mpct: u64,
+    refused: u64,
+}
+
+impl State {
+    /// A state that has seen nothing.
+    ///
+    /// # Errors
+    /// Settings out of range or in contradiction.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        Ok(State {
+            settings,
+            table: Table::default(),
+            edges: Edges::default(),
+            displays: BTreeMap::new(),
+            aged_until_ns: None,
+            most_changed_mpct: 0,
+            refused: 0,
+        })
+    }
+
+    /// How many reports were ignored because the table of processes (16,384) or of edges (131,072) was full.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The node of a process, entered if need be; `None` (and counted) where there is no room.
+    pub(crate) fn enter(&mut self, pid: ProcessId) -> Option<Node> {
+        let node = self.table.enter(pid);
+        if node.is_none() && pid.tgid != 0 {
+            self.refused += 1;
+        }
+        node
+    }
+
+    /// Count wake-ups (4.2.1).
+    pub(crate) fn add_edges(&mut self, edges: Vec<Edge>) {
+        let mut arcs = Vec::with_capacity(edges.len());
+        for edge in edges {
+            if edge.from.tgid == edge.to.tgid || edge.count == 0 {
+                continue;
+            }
+            if let (Some(from), Some(to)) = (self.enter(edge.from), self.enter(edge.to)) {
+                let weight = u32::try_from(edge.count).unwrap_or(u32::MAX);
+                arcs.push(Arc { from, to, weight });
+            }
+        }
+        self.refused += self.edges.add(arcs) as u64;
+    }
+
+    /// Remember what the clients of a display did in the last second (4.1.2, 4.1.3).
+    pub(crate) fn report(&mut self, id: DisplayId, clients: Vec<ClientPeriod>) {
+        let mut changed: BTreeMap<Node, u64> = BTreeMap::new();
+        for client in clients {
+            let changed_mpct = changed_mpct(client.changed_pct);
+            if !client.input && changed_mpct == 0 {
+                continue;
+            }
+            let Some(node) = self.enter(client.pid) else {
+                continue;
+            };
+            if client.input {
+                self.table[node].input_left_s = self.settings.input_memory_s;
+                self.table[node].input_display = Some(id.clone());
+            }
+            if changed_mpct > 0 {
+                *changed.entry(node).or_default() += changed_mpct;
+            }
+        }
+        let display = self.displays.entry(id).or_default();
+        display.changed_mpct = changed;
+        display.holds_passes = REPORT_LASTS_PASSES;
+    }
+
+    /// A display is there: its server is a hub, and rated so that it can take the first event.
+    pub(crate) fn open_display(&mut self, id: DisplayId, server: Option<ProcessId>) -> Vec<Action> {
+        let node = server.and_then(|pid| self.enter(pid));
+        let former = self.displays.entry(id.clone()).or_default().server;
+        if let Some(former) = former.filter(|former| node.is_some() && Some(*former) != node) {
+            self.retire_server(former);
+        }
+        let Some(node) = node else { return Vec::new() };
+        self.displays.entry(id.clone()).or_default().server = Some(node);
+        let least_milli = self.settings.server_least_milli;
+        let process = &mut self.table[node];
+        process.hub = Some(HubRole::DisplayServer);
+        let facet = &mut process[Side::In];
+        facet.rating_milli = facet.rating_milli.max(least_milli);
+        facet.origin = Some(Origin::Device(id));
+        self.announce(&[node])
+    }
+
+    /// A display went away: nothing is seen on it any more. What was typed there is forgotten in its time (K).
+    pub(crate) fn close_display(&mut self, id: &DisplayId) -> Vec<Action> {
+        let Some(display) = self.displays.remove(id) else {
+            return Vec::new();
+        };
+        let Some(node) = display.server else {
+            return Vec::new();
+        };
+        self.retire_server(node);
+        self.announce(&[node])
+    }
+
+    /// A process that serves no display any more is no hub for it.
+    fn retire_server(&mut self, node: Node) {
+        let serves = self
+            .displays
+            .values()
+            .any(|display| display.server == Some(node));
+        if !serves
+            && self.table.is_live(node)
+            && self.table[node].hub == Some(HubRole::DisplayServer)
+        {
+            self.table[node].hub = None;
+        }
+    }
+
+    /// The highest rating of each class, hubs left out: a hub's rating adds up those of everybody it serves, and beside
+    /// it every program would look small.
+    fn highest_milli(&self) -> [u32; 2] {
+        let mut most = [0, 0];
+        for node in self.table.live() {
+            let process = &self.table[node];
+            if process.hub.is_none() {
+                let (input, output) = (process.milli(Side::In), process.milli(Side::Out));
+                let (class, milli) = if input > 0 { (0, input) } else { (1, output) };
+                most[class] = most[class].max(milli);
+            }
+        }
+        most
+    }
+
+    /// Tell the scheduler what changed for these processes.
+    pub(crate) fn announce(&mut self, nodes: &[Node]) -> Vec<Action> {
+        let most = self.highest_milli();
+        let mut actions = Vec::new();
+        for &node in nodes {
+            if !self.table.is_live(node) {
+                continue;
+            }
+            let rating = self.rating(node, most);
+            let process = &mut self.table[node];
+            let pid = process.id;
+            let wanted = (rating.hub || rating.class() != Class::Other).then_some(rating);
+            match wanted {
+                Some(rating) if process.told != wanted => actions.push(Action::Set { pid, rating }),
+                None if process.told.is_some() => actions.push(Action::Clear { pid }),
+                _ => {}
+            }
+            process.told = wanted;
+        }
+        actions
+    }
+
+    /// What the scheduler is to know about a process, given the highest rating of HUCIN and of HUCOUT.
+    fn rating(&self, node: Node, most_milli: [u32; 2]) -> Rating {
+        let process = &self.table[node];
+        let mut rating = Rating {
+            in_milli: process.milli(Side::In),
+            out_milli: process.milli(Side::Out),
+            slice_pm: 1000,
+            hub: process.hub.is_some(),
+            from: None,
+        };
+        let (side, milli) = match rating.class() {
+            Class::HucIn => (Side::In, rating.in_milli),
+            Class::HucOut => (Side::Out, rating.out_milli),
+            Class::Other => return rating,
+        };
+        if !rating.hub {
+            rating.slice_pm = slice_share_pm(milli, most_milli[side as usize]);
+        }
+        if let Some(Origin::Given { from, .. }) = &process[side].origin {
+            rating.from = Some(from.tgid);
+        }
+        rating
+    }
+}

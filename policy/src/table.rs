@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The processes the policy knows of, each in a slot with a small number for as long as anything refers to it.
+
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+use crate::action::Rating;
+use crate::event::{DisplayId, GivenKind, ProcessId};
+use crate::graph::Node;
+use crate::hubs::HubRole;
+use crate::reach::Side;
+
+/// As many processes as can hold a rating at once in the scheduler. Beyond it newcomers are refused until others leave.
+pub(crate) const MAX_PROCESSES: usize = 16_384;
+
+/// Where a rating last came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From the person, by way of this display.
+    Device(DisplayId),
+    /// Over an edge of the graph, from this process.
+    Edge { with: ProcessId, count: u32 },
+    /// From the scheduler, which copied it.
+    Given { kind: GivenKind, from: ProcessId },
+}
+
+/// P and P_t of one process on one side.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facet {
+    /// P_in or P_out, thousandths.
+    pub rating_milli: u32,
+    /// Where it last came from, while it is positive.
+    pub origin: Option<Origin>,
+}
+
+/// One process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub id: ProcessId,
+    /// It exited; the slot is freed by the next pass, when nothing refers to it any more.
+    pub gone: bool,
+    pub hub: Option<HubRole>,
+    /// Passes in a row with the fan-out of a hub.
+    pub fan_out_passes: u32,
+    /// C_tin in seconds, and the display it came from (4.1.2).
+    pub input_left_s: u32,
+    pub input_display: Option<DisplayId>,
+    pub facets: [Facet; 2],
+    /// Who forked it, where that was reported.
+    pub parent: Option<Node>,
+    /// What the scheduler was last told; `None` when it has no entry.
+    pub told: Option<Rating>,
+}
+
+impl Process {
+    fn new(id: ProcessId) -> Self {
+        Process {
+            id,
+            gone: false,
+            hub: None,
+            fan_out_passes: 0,
+            input_left_s: 0,
+            input_display: None,
+            facets: Default::default(),
+            parent: None,
+            told: None,
+        }
+    }
+
+    pub fn milli(&self, side: Side) -> u32 {
+        self[side].rating_milli
+    }
+
+    /// Whether it would be missed if its slot were freed, leaving edges aside.
+    pub fn matters(&self) -> bool {
+        self.hub.is_some()
+            || self.input_left_s > 0
+            || self.told.is_some()
+            || self.facets.iter().any(|facet| facet.rating_milli > 0)
+    }
+}
+
+impl Index<Side> for Process {
+    type Output = Facet;
+    fn index(&self, side: Side) -> &Facet {
+        &self.facets[side as usize]
+    }
+}
+
+impl IndexMut<Side> for Process {
+    fn index_mut(&mut self, side: Side) -> &mut Facet {
+        &mut self.facets[side as usize]
+    }
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    slots: Vec<Option<Process>>,
+    free: Vec<Node>,
+    by_tgid: HashMap<u32, Node>,
+}
+
+impl Table {
+    /// Number of slots: nodes are below it.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The live process an id stands for now.
+    pub fn find(&self, id: ProcessId) -> Option<Node> {
+        let node = *self.by_tgid.get(&id.tgid)?;
+        let known = self[node].id.start_ns;
+        let same = id.start_ns.is_none() || known.is_none() || id.start_ns == known;
+        same.then_some(node)
+    }
+
+    /// The same, made known if it was not. A different start time means that the number was recycled: the old process is
+    /// gone, and nothing of it passes to the new one. `None` for process 0 and when the table is full.
+    pub fn enter(&mut self, id: ProcessId) -> Option<Node> {
+        if id.tgid == 0 {
+            return None;
+        }
+        if let Some(node) = self.find(id) {
+            let known = &mut self[node].id.start_ns;
+            *known = known.or(id.start_ns);
+            return Some(node);
+        }
+        self.forget(ProcessId::from(id.tgid));
+        if self.by_tgid.len() >= MAX_PROCESSES {
+            return None;
+        }
+        let node = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as Node - 1
+        });
+        self.slots[node as usize] = Some(Process::new(id));
+        self.by_tgid.insert(id.tgid, node);
+        Some(node)
+    }
+
+    /// The process is gone; its number may come back as another's. Its slot waits for [`Table::sweep`].
+    pub fn forget(&mut self, id: ProcessId) {
+        if let Some(node) = self.find(id) {
+            self.by_tgid.remove(&id.tgid);
+            self[node].gone = true;
+        }
+    }
+
+    /// Whether the node is a process that has not exited.
+    pub fn is_live(&self, node: Node) -> bool {
+        matches!(self.slots.get(node as usize), Some(Some(process)) if !process.gone)
+    }
+
+    /// All processes that have not exited, by slot.
+    pub fn live(&self) -> Vec<Node> {
+        (0..self.slots.len() as Node)
+            .filter(|node| self.is_live(*node))
+            .collect()
+    }
+
+    /// Free every slot that does not matter and is not `in_use`, and the tail of the table where it is empty.
+    pub fn sweep(&mut self, in_use: &[bool]) {
+        for (slot, in_use) in self.slots.iter_mut().zip(in_use) {
+            let Some(process) = slot else { continue };
+            if process.gone || !(process.matters() || *in_use) {
+                if !process.gone {
+                    self.by_tgid.remove(&process.id.tgid);
+                }
+                *slot = None;
+            }
+        }
+        while self.slots.last().is_some_and(Option::is_none) {
+            self.slots.pop();
+        }
+        self.free = (0..self.slots.len() as Node)
+            .rev()
+            .filter(|node| self.slots[*node as usize].is_none())
+            .collect();
+        // A parent's slot may have got another tenant by the next pass.
+        for node in 0..self.slots.len() {
+            let parent = self.slots[node].as_ref().and_then(|process| process.parent);
+            let orphaned = parent
+                .is_some_and(|parent| !matches!(self.slots.get(parent as usize), Some(Some(_))));
+            if let (true, Some(process)) = (orphaned, &mut self.slots[node]) {
+                process.parent = None;
+            }
+        }
+    }
+
+    /// Whether `node` is `ancestor` or was forked by it or by its offspring, as far as known.
+    pub fn descends(&self, node: Node, ancestor: Node) -> bool {
+        // Families are shallow; the bound is for the case of a loop, which only a lie could make.
+        const MAX_GENERATIONS: usize = 64;
+        let mut at = Some(node);
+        for _ in 0..MAX_GENERATIONS {
+            match at {
+                Some(node) if node == ancestor => return true,
+                Some(node) => at = self[node].parent,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Index<Node> for Table {
+    type Output = Process;
+    /// Only nodes that came from this table and have not been swept exist.
+    #[allow(clippy::expect_used)]
+    fn index(&self, node: Node) -> &Process {
+        self.slots[node as usize]
+            .as_ref()
+            .expect("a node in use has a process")
+    }
+}
+
+impl IndexMut<Node> for Table {
+    #[allow(clippy::expect_used)]
+    fn index_mut(&mut self, node: Node) -> &mut Process {
+        self.slots[node as usize]
+            .as_mut()
+            .expect("a node in use has a process")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(tgid: u32, start_ns: u64) -> ProcessId {
+        ProcessId {
+            tgid,
+            start_ns: Some(start_ns),
+        }
+    }
+
+    /// A number with another start time is another process; without one it is whoever has it now.
+    #[test]
+    fn a_recycled_number_is_a_new_process() {
+        let mut table = Table::default();
+        let old = table.enter(id(7, 1)).unwrap();
+        assert_eq!(table.enter(7.into()), Some(old));
+        let new = table.enter(id(7, 2)).unwrap();
+        assert_ne!(old, new);
+        assert!(!table.is_live(old));
+        assert_eq!(table.find(id(7, 1)), None);
+        assert_eq!(table.find(7.into()), Some(new));
+    }
+
+    /// A late exit of the former owner of a number leaves the present one alone.
+    #[test]
+    fn a_late_exit_does_not_hit_the_next_owner() {
+        let mut table = Table::default();
+        table.enter(id(7, 1));
+        let new = table.enter(id(7, 2)).unwrap();
+        table.forget(id(7, 1));
+        assert!(table.is_live(new));
+    }
+
+    /// A start time that becomes known later belongs to the process that is there.
+    #[test]
+    fn a_start_time_may_come_later() {
+        let mut table = Table::default();
+        let node = table.enter(7.into()).unwrap();
+        assert_eq!(table.enter(id(7, 1)), Some(node));
+        assert_ne!(table.enter(id(7, 2)), Some(node));
+    }
+
+    /// Swept slots are used again, and a full table refuses newcomers until somebody leaves.
+    #[test]
+    fn a_full_table_refuses_until_somebody_leaves() {
+        let mut table = Table::default();
+        for tgid in 1..=MAX_PROCESSES as u32 {
+            assert!(table.enter(tgid.into()).is_some());
+        }
+        assert_eq!(table.enter(99_999.into()), None);
+        table.forget(5.into());
+        let mut in_use = vec![true; table.slots()];
+        in_use[6] = false;
+        table.sweep(&in_use);
+        assert!(table.enter(99_999.into()).is_some());
+        assert!(table.enter(99_998.into()).is_some());
+        assert_eq!(table.enter(99_997.into()), None);
+        assert_eq!(table.slots(), MAX_PROCESSES);
+    }
+}

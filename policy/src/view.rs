@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policy's reasons, for people: why a process has its class, for how long, and the graph behind it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::action::{Class, Rating};
+use crate::event::{DisplayId, GivenKind, ProcessId};
+use crate::graph::Node;
+use crate::hubs::HubRole;
+use crate::reach::Side;
+use crate::state::State;
+use crate::table::Origin;
+
+/// Why a process got what the one before it on the path had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It received input from this display, whose server is the process given, where known.
+    Input {
+        /// The display.
+        display: DisplayId,
+        /// Its server's process.
+        server: Option<u32>,
+    },
+    /// It changed what is seen on this display.
+    Output {
+        /// The display.
+        display: DisplayId,
+        /// Its server's process.
+        server: Option<u32>,
+    },
+    /// HUCIN: the one before it woke it. HUCOUT: it woke the one before it. So often, in the last seconds.
+    Woke {
+        /// The edge's weight when the path was found.
+        count: u32,
+    },
+    /// The one before it forked it.
+    Inherited,
+    /// The one before it woke it, and lent it its rating at once.
+    Lent,
+}
+
+/// One step of the path from a device to a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The process.
+    pub pid: u32,
+    /// How it got there.
+    pub why: Why,
+}
+
+/// Why a process has its class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The process.
+    pub pid: ProcessId,
+    /// Its class.
+    pub class: Class,
+    /// Its ratings, as the scheduler has them.
+    pub rating: Rating,
+    /// Why it is a hub, if it is one.
+    pub hub: Option<HubRole>,
+    /// Seconds (passes) until it leaves its class if nothing more happens; `None`: a display's server stays as long as its
+    /// display.
+    pub seconds_left: Option<u32>,
+    /// From the process nearest to the person to this one; the first step says which device. Empty for class OTHER. Where
+    /// the process it came from has exited, the path starts after it.
+    pub path: Vec<Step>,
+}
+
+/// A process of the graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GraphNode {
+    /// The process.
+    pub pid: u32,
+    /// Its class.
+    pub class: Class,
+    /// Why it is a hub, if it is one.
+    pub hub: Option<HubRole>,
+    /// Its ratings.
+    pub rating: Rating,
+}
+
+/// An edge of PDG_in; PDG_out is the same backwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GraphEdge {
+    /// The waker.
+    pub from: u32,
+    /// The woken.
+    pub to: u32,
+    /// Recent wake-ups, halved each second.
+    pub weight: u32,
+}
+
+/// The process dependency graph as it is now, sorted by pid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GraphView {
+    /// Processes that are rated, hubs, or at an edge.
+    pub nodes: Vec<GraphNode>,
+    /// Edges between them.
+    pub edges: Vec<GraphEdge>,
+}
+
+impl State {
+    /// Why a process has its class. `None`: nothing is known of it, so its class is OTHER.
+    ///
+    /// Finds how long it lasts by letting a copy of the state age: a few tens of passes.
+    pub fn explain(&self, pid: ProcessId) -> Option<Explanation> {
+        let node = self.table.find(pid)?;
+        let left = self.seconds_left();
+        Some(self.explain_node(node, &left))
+    }
+
+    /// The same for every process that is rated or a hub, by pid; ages only one copy for all.
+    pub fn explain_all(&self) -> Vec<Explanation> {
+        let left = self.seconds_left();
+        let told = |node: &Node| self.table[*node].told.is_some();
+        let mut all: Vec<_> = self
+            .table
+            .live()
+            .into_iter()
+            .filter(told)
+            .map(|node| self.explain_node(node, &left))
+            .collect();
+        all.sort_unstable_by_key(|explanation| explanation.pid);
+        all
+    }
+
+    fn explain_node(&self, node: Node, left: &BTreeMap<ProcessId, u32>) -> Explanation {
+        let process = &self.table[node];
+        let rating = process.told.unwrap_or(Rating {
+            slice_pm: 1000,
+            ..Rating::default()
+        });
+        let class = rating.class();
+        let (seconds_left, path) = match class {
+            Class::HucIn => (left.get(&process.id).copied(), self.path(node, Side::In)),
+            Class::HucOut => (left.get(&process.id).copied(), self.path(node, Side::Out)),
+            Class::Other => (Some(0), Vec::new()),
+        };
+        Explanation {
+            pid: process.id,
+            class,
+            rating,
+            hub: process.hub,
+            seconds_left,
+            path,
+        }
+    }
+
+    /// Follow the origins from a process to the device.
+    fn path(&self, node: Node, side: Side) -> Vec<Step> {
+        // An origin is older than what it led to, but not by order of time alone: a later pass may turn one round.
+        const MAX_STEPS: usize = 64;
+        let mut path: Vec<Step> = Vec::new();
+        let mut at = Some(node);
+        while let Some(node) = at.filter(|_| path.len() < MAX_STEPS) {
+            let process = &self.table[node];
+            if path.iter().any(|step| step.pid == process.id.tgid) {
+                break;
+            }
+            let Some(origin) = &process[side].origin else {
+                break;
+            };
+            let (why, before) = self.why(side, origin);
+            path.push(Step {
+                pid: process.id.tgid,
+                why,
+            });
+            at = before.and_then(|id| self.table.find(id));
+        }
+        path.reverse();
+        path
+    }
+
+    /// An origin in words, and the process it leads back to.
+    fn why(&self, side: Side, origin: &Origin) -> (Why, Option<ProcessId>) {
+        match origin {
+            Origin::Device(display) => {
+                let server = self
+                    .displays
+                    .get(display)
+                    .and_then(|display| display.server);
+                let server = server
+                    .filter(|node| self.table.is_live(*node))
+                    .map(|node| self.table[node].id.tgid);
+                let display = display.clone();
+                let why = match side {
+                    Side::In => Why::Input { display, server },
+                    Side::Out => Why::Output { display, server },
+                };
+                (why, None)
+            }
+            Origin::Edge { with, count } => (Why::Woke { count: *count }, Some(*with)),
+            Origin::Given {
+                kind: GivenKind::Inherited,
+                from,
+            } => (Why::Inherited, Some(*from)),
+            Origin::Given {
+                kind: GivenKind::Lent,
+                from,
+            } => (Why::Lent, Some(*from)),
+        }
+    }
+
+    /// For each rated process: passes until it leaves its class if nothing more happens. Those that stay are left out.
+    fn seconds_left(&self) -> BTreeMap<ProcessId, u32> {
+        // K seconds of input, 32 halvings of an edge, 32 of a rating.
+        let longest = self.settings.input_memory_s + 64;
+        let mut copy = self.clone();
+        let mut left = BTreeMap::new();
+        let mut now_ns = copy.aged_until_ns.unwrap_or(0);
+        let mut waiting = copy.classes();
+        for passes in 1..=longest {
+            now_ns += 1_000_000_000;
+            copy.pass(now_ns);
+            let now = copy.classes();
+            waiting.retain(|id, class| {
+                let same = now.get(id) == Some(class);
+                if !same {
+                    left.insert(*id, passes);
+                }
+                same
+            });
+            let servers = copy
+                .displays
+                .values()
+                .filter_map(|display| display.server)
+                .count();
+            if waiting.len() <= servers {
+                break;
+            }
+        }
+        left
+    }
+
+    /// The classes of the rated processes.
+    fn classes(&self) -> BTreeMap<ProcessId, Class> {
+        let class = |node: Node| {
+            let process = &self.table[node];
+            let (in_milli, out_milli) = (process.milli(Side::In), process.milli(Side::Out));
+            (
+                process.id,
+                Rating {
+                    in_milli,
+                    out_milli,
+                    ..Rating::default()
+                }
+                .class(),
+            )
+        };
+        self.table
+            .live()
+            .into_iter()
+            .map(class)
+            .filter(|(_, class)| *class != Class::Other)
+            .collect()
+    }
+
+    /// The process dependency graph, for drawing.
+    pub fn graph(&self) -> GraphView {
+        let mut nodes: Vec<GraphNode> = Vec::new();
+        let mut at_edge = vec![false; self.table.slots()];
+        let mut edges = Vec::new();
+        for arc in self.edges.arcs() {
+            if self.table.is_live(arc.from) && self.table.is_live(arc.to) {
+                at_edge[arc.from as usize] = true;
+                at_edge[arc.to as usize] = true;
+                let (from, to) = (self.table[arc.from].id.tgid, self.table[arc.to].id.tgid);
+                edges.push(GraphEdge {
+                    from,
+                    to,
+                    weight: arc.weight,
+                });
+            }
+        }
+        for node in self.table.live() {
+            let process = &self.table[node];
+            if at_edge[node as usize] || process.told.is_some() {
+                let rating = process.told.unwrap_or(Rating {
+                    slice_pm: 1000,
+                    ..Rating::default()
+                });
+                nodes.push(GraphNode {
+                    pid: process.id.tgid,
+                    class: rating.class(),
+                    hub: process.hub,
+                    rating,
+                });
+            }
+        }
+        nodes.sort_unstable_by_key(|node| node.pid);
+        edges.sort_unstable_by_key(|edge| (edge.from, edge.to));
+        GraphView { nodes, edges }
+    }
+}
