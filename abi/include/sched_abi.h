@@ -80,6 +80,12 @@ struct ll_proc_stats {
 	u64 wait_hist[32];		/* dispatch latency, LL_LAT_BUCKETS powers of two */
 };
 
+/* Argument of the program ll_publish, which the daemon runs after it has written ratings. */
+struct ll_publish_args {
+	u32 tracking;		/* does anybody serve the person now, so that wake-ups are worth recording? */
+	u32 tgid;		/* process whose waiting tasks change queue at once; 0 where that can wait for their next turn */
+};
+
 /*
  * Counters, one per CPU, summed by the daemon. X(name, description): this list is the only place that names them.
  */
@@ -107,6 +113,7 @@ enum ll_stat_id {
 
 _Static_assert(sizeof(struct ll_rating) == 32, "struct ll_rating crosses the boundary");
 _Static_assert(sizeof(struct ll_edge) == 8, "struct ll_edge crosses the boundary");
+_Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_proc_stats) == 280, "struct ll_proc_stats crosses the boundary");
 
 #endif /* LIMELIGHT_SCHED_ABI_H */

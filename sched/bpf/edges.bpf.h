@@ -50,7 +50,7 @@ int BPF_PROG(ll_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	u64 key = (u64)work;
 
-	if (any_rated && is_tty_work(work) && bpf_in_task())
+	if (tracking && is_tty_work(work) && bpf_in_task())
 		bpf_map_update_elem(&tty_work, &key, &tgid, BPF_ANY);
 	return 0;
 }
@@ -62,7 +62,7 @@ int BPF_PROG(ll_execute_start, struct work_struct *work)
 	u64 key = (u64)work;
 	u32 *tgid;
 
-	if (!any_rated || !is_tty_work(work))
+	if (!tracking || !is_tty_work(work))
 		return 0;
 	tgid = bpf_map_lookup_elem(&tty_work, &key);
 	if (tgid)
@@ -75,7 +75,7 @@ int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 {
 	u32 worker = bpf_get_current_pid_tgid();
 
-	/* Not conditional on any_rated: an entry left behind would misattribute this worker's later wake-ups. */
+	/* Not conditional on tracking: an entry left behind would misattribute this worker's later wake-ups. */
 	if (&flush_to_ldisc && function == &flush_to_ldisc)
 		bpf_map_delete_elem(&acting_for, &worker);
 	return 0;
@@ -84,12 +84,14 @@ int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 /* Whose doing is the wake-up that is under way? 0 where it is nobody's. */
 static u32 waker_tgid(struct task_struct *waker)
 {
-	u32 worker = waker->pid, *tgid;
+	u32 worker = waker->pid, own = waker->tgid, *tgid;
 
+	/* Read before the branch: the verifier refuses one load through two kinds of pointer, which is what clang makes of it. */
+	barrier_var(own);
 	if (!bpf_in_task() || !worker)
 		return 0;
 	if (!is_kthread(waker))
-		return waker->tgid;
+		return own;
 	tgid = bpf_map_lookup_elem(&acting_for, &worker);
 	return tgid ? *tgid : 0;
 }
@@ -114,7 +116,7 @@ static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 	struct ll_rating *from;
 	u32 tgid = p->tgid, from_tgid;
 
-	if (!any_rated || tctx->class == LL_CLASS_KTHREAD)
+	if (!tracking || tctx->class == LL_CLASS_KTHREAD)
 		return;
 	from_tgid = waker_tgid(bpf_get_current_task_btf());
 	if (!from_tgid || from_tgid == tgid)

@@ -172,7 +172,7 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 			prev_class = tctx->class;
 		}
 	}
-	if (any_rated && more_urgent_waits(cctx, LL_CLASS_OTHER) && share_is_due(cctx) && take_other(cpu, cctx)) {
+	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && share_is_due(cctx) && take_other(cpu, cctx)) {
 		count(LL_STAT_share_grants);
 		return;
 	}
@@ -221,7 +221,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 		return;
 	}
 	slice = other_slice(cpu, cctx);
-	if (any_rated && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
 		slice = share_is_due(cctx) ? slice_min_ns : 1000;
 	arm_slice_end(cpu, cctx, slice, now);
 }

@@ -60,7 +60,7 @@ int ll_publish(struct ll_publish_args *args)
 {
 	u32 tgid = args->tgid, i, class;
 
-	any_rated = args->any_rated;
+	tracking = args->tracking;
 	__sync_fetch_and_add(&rating_epoch, 1);
 	if (!tgid)
 		return 0;

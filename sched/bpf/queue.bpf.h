@@ -23,9 +23,7 @@ static u64 rescue_queue(u32 llc)
 
 static u32 llc_of(s32 cpu)
 {
-	u32 index = cpu;
-
-	return nr_llcs > 1 && index < LL_MAX_CPUS ? cpu_llc[index] : 0;
+	return nr_llcs > 1 ? cpu_llc[cpu_index(cpu)] : 0;
 }
 
 static s32 create_queues(void)
@@ -53,7 +51,7 @@ static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu)
 	if (class >= LL_NR_CLASSES)
 		return;
 	if (pinned_cpu < LL_MAX_CPUS)
-		__sync_fetch_and_add(&cpu_ctxs[pinned_cpu].pinned_waiting[class], 1);
+		__sync_fetch_and_add(&cpu_ctx_of(pinned_cpu)->pinned_waiting[class], 1);
 	else if (is_huc_class(class))
 		__sync_fetch_and_add(&huc_waiting[class], 1);
 }
@@ -70,7 +68,7 @@ static void unmark_waiting(struct task_ctx *tctx)
 	if (class >= LL_NR_CLASSES)
 		return;
 	if (cpu < LL_MAX_CPUS)
-		__sync_fetch_and_sub(&cpu_ctxs[cpu].pinned_waiting[class], 1);
+		__sync_fetch_and_sub(&cpu_ctx_of(cpu)->pinned_waiting[class], 1);
 	else if (is_huc_class(class))
 		__sync_fetch_and_sub(&huc_waiting[class], 1);
 }

@@ -28,8 +28,11 @@ struct {
 /* Moves whenever a rating changes. Writers: the daemon after a pass, BPF after giving a rating. */
 u32 rating_epoch = 1;
 
-/* Is anybody rated at all? Written by the daemon after a pass; set by BPF when it gives a rating. */
-u32 any_rated;
+/*
+ * Does any process serve the person now? The display server's standing rating does not count: on a desktop that nobody
+ * uses, wake-ups need no recording. Writers as for rating_epoch.
+ */
+u32 tracking;
 
 static u32 class_of_rating(const struct ll_rating *rating)
 {
@@ -61,7 +64,7 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 		enter_class(tctx, LL_CLASS_KTHREAD);
 		return;
 	}
-	rating = any_rated ? bpf_map_lookup_elem(&ratings, &tgid) : NULL;
+	rating = bpf_map_lookup_elem(&ratings, &tgid);
 	if (!rating) {
 		tctx->rating_flags = 0;
 		enter_class(tctx, LL_CLASS_OTHER);
@@ -74,7 +77,7 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 
 static void publish_ratings(void)
 {
-	any_rated = 1;
+	tracking = 1;
 	__sync_fetch_and_add(&rating_epoch, 1);
 }
 
@@ -106,7 +109,7 @@ static void inherit_rating(struct task_struct *child)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
 
-	if (any_rated && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
+	if (tracking && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
 		count(LL_STAT_inherited);
 }
 

@@ -35,7 +35,7 @@ static void flush_share(struct cpu_ctx *cctx)
 
 static void account_share(struct cpu_ctx *cctx, u32 class, u64 ran_ns)
 {
-	if (!any_rated)
+	if (!tracking)
 		return;
 	if (is_huc_class(class)) {
 		cctx->share_credit_ns = ll_share_earn(cctx->share_credit_ns, ran_ns, share_pm, share_cap_ns);

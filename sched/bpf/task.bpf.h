@@ -60,11 +60,15 @@ u32 huc_waiting[LL_NR_CLASSES];
 /* Each class's clock: the greatest virtual time at which a task of it has started to run. */
 u64 class_vtime[LL_NR_CLASSES];
 
+/* The index of @cpu in an array of LL_MAX_CPUS, a power of two: the mask is what shows the verifier that it is in bounds. */
+static u32 cpu_index(s32 cpu)
+{
+	return (u32)cpu & (LL_MAX_CPUS - 1);
+}
+
 static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
-	u32 index = cpu;
-
-	return index < LL_MAX_CPUS ? &cpu_ctxs[index] : &cpu_ctxs[0];
+	return &cpu_ctxs[cpu_index(cpu)];
 }
 
 static struct cpu_ctx *this_cpu_ctx(void)

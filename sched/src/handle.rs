@@ -103,10 +103,12 @@ impl<'obj> Scheduler<'obj> {
 
     /// Let new ratings take effect. The waiting tasks of `at_once`, where given, change queue now.
     ///
+    /// `tracking` says whether anybody serves the person: only then are wake-ups recorded.
+    ///
     /// # Errors
     /// The program cannot be run.
-    pub fn publish(&self, any_rated: bool, at_once: Option<u32>) -> Result<()> {
-        let mut args = ll_publish_args { any_rated: any_rated.into(), tgid: at_once.unwrap_or(0) };
+    pub fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()> {
+        let mut args = ll_publish_args { tracking: tracking.into(), tgid: at_once.unwrap_or(0) };
         let input = ProgramInput { context_in: Some(bytes::of_mut(&mut args)), ..ProgramInput::default() };
         let output = self.skel.progs.ll_publish.test_run(input).context("cannot publish ratings")?;
         if output.return_value != 0 {
