@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * person: stands in for the person at the desk. Presses keys and moves the pointer by XTEST, sees the screen change by DAMAGE,
+ * and writes how long each took, in virtual time.
+ *
+ *   person type  --title T --count N      key sent -> first change of the window
+ *   person watch --title T --seconds S    when each frame of the window was drawn
+ *   person drag  --title T --seconds S    pointer moved -> the window is where it belongs
+ *   person start --title T --count N      Enter sent to window T -> first frame of a new window
+ *   person wander --title T --seconds S   moves the pointer over the window and types, measures nothing
+ *
+ * A hand and an eye are no processes: this program runs above every ordinary task, so that its own waiting is not measured.
+ */
+#define _GNU_SOURCE
+#include "person.h"
+
+#include <X11/keysym.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a person waits before giving a reaction up for lost; counted as that long. */
+#define GIVE_UP_NS (5 * NS_PER_S)
+#define FIND_WINDOW_NS (60 * NS_PER_S)
+
+struct options {
+	const char *action, *title, *out;
+	const char *before; /* type: letters pressed first, unmeasured (vi's i) */
+	uint64_t count, seconds, seed;
+	uint64_t interval_ns; /* between two keys or motions, on the average */
+};
+
+struct record {
+	struct samples latency;   /* ns */
+	struct samples intervals; /* watch: ns between frames; the first from the start of watching */
+	uint64_t lost;
+};
+
+static void usage(void)
+{
+	die_usage("usage: person type|watch|drag|start|wander --title T --out FILE [--count N] [--seconds S]\n"
+		  "              [--interval-us N] [--seed N] [--before LETTERS]");
+}
+
+static struct options parse(int argc, char **argv)
+{
+	struct options options = { .count = 100, .seconds = 10, .seed = 1 };
+
+	if (argc < 2)
+		usage();
+	options.action = argv[1];
+	for (int i = 2; i < argc; i += 2) {
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (!value)
+			usage();
+		if (!strcmp(argv[i], "--title"))
+			options.title = value;
+		else if (!strcmp(argv[i], "--out"))
+			options.out = value;
+		else if (!strcmp(argv[i], "--before"))
+			options.before = value;
+		else if (!strcmp(argv[i], "--count"))
+			options.count = parse_number("--count", value, 1, 100000);
+		else if (!strcmp(argv[i], "--seconds"))
+			options.seconds = parse_number("--seconds", value, 1, 3600);
+		else if (!strcmp(argv[i], "--interval-us"))
+			options.interval_ns = parse_number("--interval-us", value, 1000, 60000000) * NS_PER_US;
+		else if (!strcmp(argv[i], "--seed"))
+			options.seed = parse_number("--seed", value, 0, UINT64_MAX);
+		else
+			usage();
+	}
+	if (!options.title || !options.out)
+		usage();
+	return options;
+}
+
+/* Half to one and a half times the interval: a regular rhythm could fall in step with a timer. */
+static uint64_t pause_ns(struct random_state *random, uint64_t interval_ns)
+{
+	return random_between(random, interval_ns / 2, interval_ns * 3 / 2);
+}
+
+/* Waits for the first change of what is watched after `sent_ns`. */
+static void see_change(struct eye *eye, struct record *record, uint64_t sent_ns)
+{
+	XEvent event;
+
+	while (eye_next(eye, &event, sent_ns + GIVE_UP_NS)) {
+		if (event.type == eye->damage_event + XDamageNotify) {
+			samples_add(&record->latency, now_ns() - sent_ns);
+			return;
+		}
+	}
+	record->lost++;
+	samples_add(&record->latency, GIVE_UP_NS);
+}
+
+static void type(struct eye *eye, const struct options *options, struct record *record)
+{
+	/* 8 characters a second: the rate of the paper's editor runs. */
+	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 125 * NS_PER_MS;
+	const Window window = eye_find(eye, options->title, FIND_WINDOW_NS);
+	struct random_state random;
+
+	random_seed(&random, options->seed);
+	eye_focus(eye, window);
+	for (const char *letter = options->before; letter && *letter; letter++)
+		eye_press(eye, (KeySym)*letter); /* a letter's keysym is its Latin-1 code */
+	sleep_until_ns(now_ns() + NS_PER_S);
+	eye_watch(eye, window);
+	for (uint64_t i = 0; i < options->count; i++) {
+		sleep_until_ns(now_ns() + pause_ns(&random, interval_ns));
+		eye_drain(eye);
+		see_change(eye, record, eye_press(eye, XK_a + random_next(&random) % 26));
+	}
+}
+
+static void watch(struct eye *eye, const struct options *options, struct record *record)
+{
+	const Window window = eye_find(eye, options->title, FIND_WINDOW_NS);
+	uint64_t last_ns, end_ns;
+	XEvent event;
+
+	eye_watch(eye, window);
+	eye_drain(eye);
+	last_ns = now_ns();
+	end_ns = last_ns + options->seconds * NS_PER_S;
+	while (eye_next(eye, &event, end_ns)) {
+		if (event.type != eye->damage_event + XDamageNotify)
+			continue;
+		samples_add(&record->intervals, now_ns() - last_ns);
+		last_ns = now_ns();
+	}
+}
+
+struct drag {
+	int start_x;       /* of the frame before the drag */
+	int pointer_x;     /* where the button went down */
+	uint64_t sent_ns[64];
+	int wanted_x[64];  /* where the frame belongs after motion i % 64 */
+	uint64_t sent, done;
+};
+
+/* The frame is at `x` now: every motion up to the one that asked for it has been answered. */
+static void see_moved(struct drag *drag, struct record *record, int x)
+{
+	const uint64_t now = now_ns();
+
+	for (uint64_t i = drag->done; i < drag->sent; i++) {
+		if (drag->wanted_x[i % 64] != x)
+			continue;
+		for (; drag->done <= i; drag->done++)
+			samples_add(&record->latency, now - drag->sent_ns[drag->done % 64]);
+		return;
+	}
+}
+
+static void send_motion(struct eye *eye, struct drag *drag, int y)
+{
+	/* Back and forth over 200 pixels, never twice the same place within 64 motions. */
+	const int phase = (int)(drag->sent % 400);
+	const int offset = phase < 200 ? phase : 400 - phase;
+
+	drag->wanted_x[drag->sent % 64] = drag->start_x + offset + 1;
+	drag->sent_ns[drag->sent % 64] = eye_move(eye, drag->pointer_x + offset + 1, y);
+	drag->sent++;
+}
+
+static void drag_window(struct eye *eye, const struct options *options, struct record *record)
+{
+	/* 60 motions a second: a mouse's worth on a 60 Hz display. */
+	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 16667 * NS_PER_US;
+	const Window frame = eye_frame(eye, eye_find(eye, options->title, FIND_WINDOW_NS));
+	XWindowAttributes at;
+	struct drag drag = { 0 };
+	XEvent event;
+
+	XRaiseWindow(eye->display, frame);
+	XSelectInput(eye->display, frame, StructureNotifyMask);
+	XGetWindowAttributes(eye->display, frame, &at);
+	drag.start_x = at.x;
+	drag.pointer_x = at.x + at.width / 2;
+	eye_move(eye, drag.pointer_x, at.y + 8);
+	sleep_until_ns(now_ns() + 100 * NS_PER_MS);
+	eye_button(eye, 1, true);
+	/* A window manager starts to drag only beyond a threshold: cross it before measuring. */
+	eye_move(eye, drag.pointer_x + 20, at.y + 8);
+	sleep_until_ns(now_ns() + 500 * NS_PER_MS);
+	eye_drain(eye);
+	const uint64_t end_ns = now_ns() + options->seconds * NS_PER_S;
+	for (uint64_t next_ns = now_ns(); next_ns < end_ns; next_ns += interval_ns) {
+		send_motion(eye, &drag, at.y + 8);
+		while (eye_next(eye, &event, next_ns + interval_ns))
+			if (event.type == ConfigureNotify && event.xconfigure.window == frame)
+				see_moved(&drag, record, event.xconfigure.x);
+		if (drag.sent - drag.done >= 63) { /* a second behind: the oldest is lost */
+			samples_add(&record->latency, now_ns() - drag.sent_ns[drag.done % 64]);
+			record->lost++;
+			drag.done++;
+		}
+	}
+	eye_button(eye, 1, false);
+}
+
+/* Waits for a window that was not there to show its first frame; returns it, or None. */
+static Window see_new_window(struct eye *eye, struct record *record, uint64_t sent_ns)
+{
+	Window created = None;
+	XEvent event;
+
+	while (eye_next(eye, &event, sent_ns + 6 * GIVE_UP_NS)) {
+		/* The first window made under the root that draws is the program's: frames have no drawing before it. */
+		if (event.type == CreateNotify && !event.xcreatewindow.override_redirect &&
+		    event.xcreatewindow.width > 100 && created == None) {
+			created = event.xcreatewindow.window;
+			XDamageCreate(eye->display, created, XDamageReportRawRectangles);
+			XFlush(eye->display);
+		} else if (event.type == eye->damage_event + XDamageNotify) {
+			samples_add(&record->latency, now_ns() - sent_ns);
+			return created;
+		}
+	}
+	record->lost++;
+	samples_add(&record->latency, 6 * GIVE_UP_NS);
+	return None;
+}
+
+static void start_programs(struct eye *eye, const struct options *options, struct record *record)
+{
+	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 1000 * NS_PER_MS;
+	const Window terminal = eye_find(eye, options->title, FIND_WINDOW_NS);
+	struct random_state random;
+
+	random_seed(&random, options->seed);
+	XSelectInput(eye->display, eye->root, SubstructureNotifyMask);
+	for (uint64_t i = 0; i < options->count; i++) {
+		eye_focus(eye, terminal);
+		sleep_until_ns(now_ns() + pause_ns(&random, interval_ns));
+		eye_drain(eye);
+		const Window made = see_new_window(eye, record, eye_press(eye, XK_Return));
+		sleep_until_ns(now_ns() + 300 * NS_PER_MS);
+		if (made)
+			XKillClient(eye->display, made);
+		XSync(eye->display, False);
+	}
+}
+
+static void wander(struct eye *eye, const struct options *options)
+{
+	const Window window = eye_find(eye, options->title, FIND_WINDOW_NS);
+	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 16667 * NS_PER_US;
+	const uint64_t end_ns = now_ns() + options->seconds * NS_PER_S;
+	struct random_state random;
+	Window child;
+	int x = 0, y = 0;
+
+	random_seed(&random, options->seed);
+	eye_focus(eye, window);
+	XTranslateCoordinates(eye->display, window, eye->root, 0, 0, &x, &y, &child);
+	for (uint64_t i = 0; now_ns() < end_ns; i++) {
+		eye_move(eye, x + 20 + (int)(i * 3 % 100), y + 20 + (int)(i % 50));
+		if (i % 8 == 0)
+			eye_press(eye, XK_a + random_next(&random) % 26);
+		eye_drain(eye);
+		sleep_until_ns(now_ns() + pause_ns(&random, interval_ns));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct options options = parse(argc, argv);
+	struct record record = { 0 };
+	struct eye eye = { 0 };
+	FILE *out;
+
+	become_instrument(true);
+	eye_open(&eye);
+	if (!strcmp(options.action, "type"))
+		type(&eye, &options, &record);
+	else if (!strcmp(options.action, "watch"))
+		watch(&eye, &options, &record);
+	else if (!strcmp(options.action, "drag"))
+		drag_window(&eye, &options, &record);
+	else if (!strcmp(options.action, "start"))
+		start_programs(&eye, &options, &record);
+	else if (!strcmp(options.action, "wander"))
+		wander(&eye, &options);
+	else
+		usage();
+	out = fopen(options.out, "w");
+	if (!out)
+		die_errno("cannot write %s", options.out);
+	fprintf(out, "{\"source\": \"virtual-time stamps of the workload (XTEST, DAMAGE)\", \"lost\": %" PRIu64 ", ", record.lost);
+	samples_write(out, "latency", &record.latency);
+	fputs(", ", out);
+	samples_write(out, "intervals", &record.intervals);
+	fputs("}\n", out);
+	if (fclose(out))
+		die_errno("cannot write %s", options.out);
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * From the kernel's scheduler trace points to distributions: dispatch latency, effective quanta, kinds of context switch.
+ *
+ * Words as in the design: dispatch latency is the time from sched_waking to the sched_switch that puts the task on a CPU;
+ * an effective quantum is the time from that to the switch away, for whatever reason; a switch is voluntary when the task
+ * could not have gone on (its state is not R).
+ */
+#ifndef LIMELIGHT_WORKLOADS_TRACE_H
+#define LIMELIGHT_WORKLOADS_TRACE_H
+
+#include "common.h"
+
+#define TRACE_GROUPS_MAX 16
+#define TRACE_PID_MAX 4194304
+
+struct trace_group {
+	char name[32];
+	struct samples dispatch;  /* waking to running */
+	struct samples requeue;   /* preempted to running again */
+	struct samples quantum;   /* running to switched away */
+	uint64_t voluntary, forced;
+};
+
+struct trace {
+	struct trace_group groups[TRACE_GROUPS_MAX];
+	unsigned group_count;
+	struct trace_task *tasks; /* by pid */
+	uint64_t lines, lost;
+	uint64_t begin_ns, end_ns; /* samples that start outside are not counted */
+};
+
+void trace_init(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);
+/* Adds a group and returns its number. */
+unsigned trace_add_group(struct trace *trace, const char *name);
+/* From now on `pid` (a thread) is counted in `group`. */
+void trace_follow(struct trace *trace, unsigned pid, unsigned group);
+/* Takes one line of the text of tracefs's `trace`. Lines of other events are passed over; new threads are followed. */
+void trace_line(struct trace *trace, const char *line);
+/* Writes everything as one JSON object. */
+void trace_write(FILE *out, const struct trace *trace);
+
+#endif
