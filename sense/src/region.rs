@@ -101,16 +101,16 @@ impl Region {
         region
     }
 
+    /// The pixels of rectangles of which no two overlap, as the server lists its regions.
+    #[must_use]
+    pub fn from_disjoint(rects: impl IntoIterator<Item = Rect>) -> Self {
+        Self { rects: rects.into_iter().filter(|rect| !rect.is_empty()).collect() }
+    }
+
     /// The rectangles; none is empty and no two overlap.
     #[must_use]
     pub fn rects(&self) -> &[Rect] {
         &self.rects
-    }
-
-    /// Whether it holds no pixel.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rects.is_empty()
     }
 
     /// Number of pixels.
@@ -242,7 +242,7 @@ mod tests {
         let huge = Rect::new(i32::MAX - 1, i32::MIN, i32::MAX, i32::MAX);
         assert_eq!(huge.area(), u64::from(i32::MAX.unsigned_abs()));
         assert_eq!(Rect::new(5, 5, -3, 10).area(), 0);
-        assert!(Region::from_rect(Rect::new(0, 0, 0, 10)).is_empty());
+        assert!(Region::from_rect(Rect::new(0, 0, 0, 10)).rects().is_empty());
         assert_eq!(Region::from_rect(huge).moved(i32::MAX, i32::MAX).rects().len(), 1);
     }
 }

@@ -61,8 +61,8 @@ pub struct Top {
     pub look: Option<Look>,
     /// Windows of other clients that were put inside.
     inside: Vec<Window>,
-    /// Whether there ever were any: a frame left by its client is about to go, and no output.
-    held: bool,
+    /// Whether it is a window manager's frame, or was: a frame left by its client is about to go, and no output.
+    frame: bool,
 }
 
 impl Top {
@@ -76,7 +76,7 @@ impl Top {
             border,
             look: None,
             inside: Vec::new(),
-            held: false,
+            frame: false,
         }
     }
 }
@@ -87,8 +87,6 @@ pub struct Windows {
     root: Window,
     /// The bits of a resource id that are not its client.
     id_mask: u32,
-    /// The window manager's resource id base, if it says who it is.
-    wm_base: Option<u32>,
     /// Clients whose windows are never watched: ourselves, the compositing manager, the server.
     ignored_bases: HashSet<u32>,
     tops: HashMap<Window, Top>,
@@ -103,15 +101,7 @@ impl Windows {
     pub fn new(root: Window, id_mask: u32, own_bases: impl IntoIterator<Item = u32>) -> Self {
         let mut ignored_bases: HashSet<u32> = own_bases.into_iter().collect();
         ignored_bases.insert(0);
-        Self {
-            root,
-            id_mask,
-            wm_base: None,
-            ignored_bases,
-            tops: HashMap::new(),
-            top_of: HashMap::new(),
-            watched: HashSet::new(),
-        }
+        Self { root, id_mask, ignored_bases, tops: HashMap::new(), top_of: HashMap::new(), watched: HashSet::new() }
     }
 
     /// The resource id base of the client that made `window`.
@@ -157,17 +147,6 @@ impl Windows {
         self.tops.values_mut().for_each(|top| top.look = None);
     }
 
-    /// A window manager said who it is, or none is left.
-    pub fn set_window_manager(&mut self, base: Option<u32>) -> Vec<Watch> {
-        if self.wm_base == base {
-            return Vec::new();
-        }
-        self.wm_base = base;
-        let framed: Vec<Window> =
-            self.tops.iter().filter(|(_, top)| top.held).map(|(window, _)| *window).collect();
-        framed.into_iter().flat_map(|top| self.retarget(top)).collect()
-    }
-
     /// A client's windows are watched no longer (`ignored`), or from their next change on.
     pub fn set_ignored(&mut self, base: u32, ignored: bool) -> Vec<Watch> {
         let changed = if ignored { self.ignored_bases.insert(base) } else { self.ignored_bases.remove(&base) };
@@ -190,7 +169,8 @@ impl Windows {
     /// The root's child `window` moved or changed its size; `rect` includes its border.
     pub fn configured(&mut self, window: Window, rect: Rect, border: i32) {
         if let Some(top) = self.tops.get_mut(&window) {
-            let resized = (top.rect.x2 - top.rect.x1, top.rect.y2 - top.rect.y1) != (rect.x2 - rect.x1, rect.y2 - rect.y1);
+            let resized =
+                (top.rect.x2 - top.rect.x1, top.rect.y2 - top.rect.y1) != (rect.x2 - rect.x1, rect.y2 - rect.y1);
             top.rect = rect;
             top.border = border;
             if resized {
@@ -225,18 +205,16 @@ impl Windows {
         }
     }
 
-    /// `window` left the root for a window inside the root's child `top`.
+    /// `window` left the root for a window inside the root's child `top`, which is taken to be a frame.
     pub fn put_inside(&mut self, window: Window, top: Window) -> Vec<Watch> {
         let mut changes = self.leave(window);
         self.tops.remove(&window);
         if let Some(known) = self.tops.get_mut(&top) {
             known.inside.push(window);
-            known.held = true;
+            known.frame = true;
             known.look = None;
             self.top_of.insert(window, top);
             changes.extend(self.retarget(top));
-            // Still watched means: it was before, and is now watched as a part of `top`.
-            changes.retain(|change| *change != Watch::Stop { window } || !self.watched.contains(&window));
         }
         changes
     }
@@ -264,21 +242,30 @@ impl Windows {
         changes
     }
 
-    /// Whether `top` is a window manager's frame. Where no window manager says who it is, every window with another
-    /// client's inside is; where one does, others are embedders (a panel with its icons) and speak for what they embed.
-    fn is_frame(&self, window: Window, top: &Top) -> bool {
-        top.held && self.wm_base.is_none_or(|wm| wm == self.base_of(window))
+    /// `window` follows the XEmbed protocol: what it is inside is no frame but an embedder (a panel with its icons), which
+    /// speaks for what it embeds.
+    pub fn is_embedded(&mut self, window: Window) -> Vec<Watch> {
+        let Some(top) = self.top_of.remove(&window) else { return Vec::new() };
+        let mut changes = Vec::new();
+        if self.watched.remove(&window) {
+            changes.push(Watch::Stop { window });
+        }
+        if let Some(known) = self.tops.get_mut(&top) {
+            known.inside.retain(|inside| *inside != window);
+            known.frame = !known.inside.is_empty();
+        }
+        changes.extend(self.retarget(top));
+        changes
     }
 
     /// Compares what should be watched of `window` and inside it with what is.
     fn retarget(&mut self, window: Window) -> Vec<Watch> {
         let Some(top) = self.tops.get(&window) else { return Vec::new() };
-        let frame = self.is_frame(window, top);
+        let frame = top.frame;
         let ignored = |window: Window| self.ignored_bases.contains(&self.base_of(window));
         // Toolkits make many windows that are never shown, and each watched one costs the server a little. A menu must be
         // watched before it is mapped (its only drawing follows at once); a managed window is known when it is.
-        let early = top.override_redirect && self.wm_base != Some(self.base_of(window));
-        let shown = top.mapped || early || self.watched.contains(&window);
+        let shown = top.mapped || top.override_redirect || self.watched.contains(&window);
         let mut wanted: Vec<(Window, bool)> = vec![(window, shown && !frame && !ignored(window))];
         wanted.extend(top.inside.iter().map(|inside| (*inside, frame && !ignored(*inside))));
 
@@ -376,16 +363,16 @@ mod tests {
         }
     }
 
-    /// A frame hands its place to the client inside, and gets nothing for its decorations.
+    /// A frame hands its place to the client inside, and gets nothing for its decorations, even when the client has left.
     #[test]
     fn frames_give_way_to_their_clients() {
         let mut windows = windows();
-        windows.set_window_manager(Some(WM));
         windows.created(APP, top(0, 0, 9, false));
-        assert_eq!(windows.created(WM + 5, top(0, 0, 11, true)), [], "frames are often override-redirect");
-        assert_eq!(windows.put_inside(APP, WM + 5), [start(APP, WM + 5)]);
-        assert_eq!(windows.set_mapped(WM + 5, true), []);
-        assert_eq!(windows.top_of(APP), Some(WM + 5));
+        let frame = WM + 5;
+        assert_eq!(windows.created(frame, top(0, 0, 11, true)), [start(frame, frame)], "it could be a menu");
+        assert_eq!(windows.put_inside(APP, frame), [Watch::Stop { window: frame }, start(APP, frame)]);
+        assert_eq!(windows.set_mapped(frame, true), []);
+        assert_eq!(windows.top_of(APP), Some(frame));
         assert_eq!(windows.came_back(APP, top(0, 0, 9, false)), [Watch::Stop { window: APP }]);
         assert_eq!(windows.top_of(APP), Some(APP));
     }
@@ -394,34 +381,32 @@ mod tests {
     #[test]
     fn a_window_managers_menu_is_its_own() {
         let mut windows = windows();
-        windows.set_window_manager(Some(WM));
-        windows.created(WM + 7, top(0, 0, 9, true));
+        windows.created(WM + 7, top(0, 0, 9, false));
         assert_eq!(windows.set_mapped(WM + 7, true), [start(WM + 7, WM + 7)]);
     }
 
-    /// A panel that embeds another client's icon keeps speaking for itself, whoever made the icon.
+    /// A window that was mapped before a window manager came is watched on, as a part of its frame.
+    #[test]
+    fn a_late_window_manager_frames_what_is_there() {
+        let mut windows = windows();
+        windows.created(APP, top(0, 0, 9, false));
+        assert_eq!(windows.set_mapped(APP, true), [start(APP, APP)]);
+        windows.created(WM + 5, top(0, 0, 11, false));
+        assert_eq!(windows.put_inside(APP, WM + 5), [Watch::Stop { window: APP }, start(APP, WM + 5)]);
+    }
+
+    /// A panel that embeds another client's icon keeps speaking for itself, and for the icon.
     #[test]
     fn embedders_are_not_frames() {
         let mut windows = windows();
-        windows.set_window_manager(Some(WM));
         windows.created(APP, top(0, 0, 9, false));
         windows.set_mapped(APP, true);
         let icon = 0x80_0000;
         windows.created(icon, top(0, 0, 2, true));
-        assert_eq!(windows.put_inside(icon, APP), [Watch::Stop { window: icon }]);
-        assert!(windows.watched.contains(&APP));
-    }
-
-    /// Which windows are frames is decided again when the window manager turns out to be another.
-    #[test]
-    fn a_late_window_manager_is_believed() {
-        let mut windows = windows();
-        windows.created(APP, top(0, 0, 9, false));
-        windows.set_mapped(APP, true);
-        windows.created(0x80_0000, top(0, 0, 2, false));
-        assert_eq!(windows.put_inside(0x80_0000, APP), [Watch::Stop { window: APP }, start(0x80_0000, APP)]);
-        let changes = windows.set_window_manager(Some(WM));
-        assert_eq!(changes, [start(APP, APP), Watch::Stop { window: 0x80_0000 }]);
+        let taken = [Watch::Stop { window: icon }, Watch::Stop { window: APP }, start(icon, APP)];
+        assert_eq!(windows.put_inside(icon, APP), taken);
+        assert_eq!(windows.is_embedded(icon), [Watch::Stop { window: icon }, start(APP, APP)]);
+        assert_eq!(windows.is_embedded(icon), []);
     }
 
     /// Ten thousand windows that came and went leave nothing behind.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The helper's life: one session after another, for as long as the daemon listens.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use limelight_abi::sense::{MAX_STRING_BYTES, SenseMessage};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+
+use crate::error::{SessionEnd, WatchError};
+use crate::report::Report;
+use crate::session;
+
+/// Time between two attempts to reach a display that went away.
+const RETRY: Duration = Duration::from_millis(500);
+/// A display that is back may refuse us for so long: its new cookie is written about when it starts. After that the
+/// daemon must look for a new one, so the helper ends.
+const REFUSED_AFTER_RETURN: Duration = Duration::from_secs(5);
+
+/// What to watch, and whom to tell.
+#[derive(Debug)]
+pub struct WatchOptions {
+    /// The display's name, such as `:0`. Its cookie is looked for as every X client does, by `XAUTHORITY` or in `HOME`.
+    pub display: String,
+    /// A `SOCK_SEQPACKET` socket for [`SenseMessage`] packets.
+    pub report: OwnedFd,
+}
+
+/// Watches a display and reports until the other end of the report socket is closed.
+///
+/// The process cannot be inspected or dumped afterwards (`PR_SET_DUMPABLE` 0): key events pass through its memory.
+///
+/// # Errors
+/// [`WatchError`] where the display cannot be watched at all. A display that was watched and went away is no error: the
+/// daemon is told, and the display is waited for.
+pub fn watch(options: WatchOptions) -> Result<(), WatchError> {
+    prctl::set_dumpable(false)
+        .map_err(|errno| WatchError::System { action: "protect this process's memory", source: errno.into() })?;
+    let mut report = Report::new(options.report)?;
+    let display = options.display;
+    let mut gone_since: Option<Instant> = None;
+    loop {
+        let end = session::run(&display, &mut report);
+        if matches!(end, SessionEnd::ReportClosed) {
+            return Ok(());
+        }
+        if report.has_greeted() {
+            let mut reason = end.to_string();
+            reason.truncate(reason.floor_char_boundary(MAX_STRING_BYTES));
+            log::info!("{display} went away: {reason}");
+            if report.send(&SenseMessage::Gone { reason }).is_err() {
+                return Ok(());
+            }
+            gone_since = Some(Instant::now());
+        } else if !may_come_back(&end, gone_since) {
+            return Err(failure(end, display));
+        }
+        if pause(&mut report) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a session that never began is worth another try: only for a display that was there before.
+fn may_come_back(end: &SessionEnd, gone_since: Option<Instant>) -> bool {
+    let Some(since) = gone_since else { return false };
+    match end {
+        SessionEnd::Connect(WatchError::NoServer { .. }) | SessionEnd::Connection(_) | SessionEnd::Record(_) => true,
+        // While it starts or stops, a server answers in all kinds of ways.
+        SessionEnd::Connect(_) => since.elapsed() < REFUSED_AFTER_RETURN,
+        SessionEnd::MissingExtension(_) | SessionEnd::ReportClosed => false,
+    }
+}
+
+fn failure(end: SessionEnd, display: String) -> WatchError {
+    match end {
+        SessionEnd::Connect(error) => error,
+        SessionEnd::MissingExtension(extension) => WatchError::MissingExtension { display, extension },
+        other => WatchError::Lost { display, reason: other.to_string() },
+    }
+}
+
+/// Waits for [`RETRY`]; true if the daemon went away meanwhile.
+fn pause(report: &mut Report) -> bool {
+    let until = Instant::now() + RETRY;
+    loop {
+        if report.flush().is_err() {
+            return true;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(report.as_fd(), PollFlags::empty())];
+        if poll(&mut fds, timeout).is_ok_and(|ready| ready > 0) {
+            return true;
+        }
+    }
+}
