@@ -12,29 +12,32 @@ use crate::graph::{Links, Node};
 use crate::rating::{changed_mpct, output_milli};
 use crate::reach::Side;
 use crate::state::State;
-use crate::table::Origin;
+use crate::table::{DisplayIx, Origin};
 
 impl State {
     /// A process received input just now.
-    pub(crate) fn input_at_once(&mut self, pid: ProcessId, display: DisplayId) -> Vec<Action> {
+    pub(crate) fn input_at_once(&mut self, pid: ProcessId, display: &DisplayId) -> Vec<Action> {
+        let Some(display) = self.display(display) else {
+            return Vec::new();
+        };
         let Some(node) = self.enter(pid) else {
             return Vec::new();
         };
         let full_milli = self.settings.full_milli();
         let process = &mut self.table[node];
         process.input_left_s = self.settings.input_memory_s;
-        process.input_display = Some(display.clone());
+        process.input_display = display;
         if process.milli(Side::In) > 0 {
             return Vec::new();
         }
-        self.raise_from(Side::In, node, &display, full_milli)
+        self.raise_from(Side::In, node, display, full_milli)
     }
 
     /// A process changed something visible just now.
     pub(crate) fn output_at_once(
         &mut self,
         pid: ProcessId,
-        display: DisplayId,
+        display: &DisplayId,
         changed_pct: f64,
     ) -> Vec<Action> {
         let changed_mpct = changed_mpct(changed_pct);
@@ -42,20 +45,19 @@ impl State {
         if value_milli == 0 {
             return Vec::new();
         }
+        let Some(display) = self.display(display) else {
+            return Vec::new();
+        };
         let Some(node) = self.enter(pid) else {
             return Vec::new();
         };
-        let at_once = &mut self
-            .displays
-            .entry(display.clone())
-            .or_default()
-            .at_once_mpct;
+        let at_once = &mut self.displays[display as usize].at_once_mpct;
         let sum = at_once.entry(node).or_default();
         *sum = sum.saturating_add(changed_mpct);
         if self.table[node].milli(Side::Out) > 0 {
             return Vec::new();
         }
-        self.raise_from(Side::Out, node, &display, value_milli)
+        self.raise_from(Side::Out, node, display, value_milli)
     }
 
     /// Raise a process, its display's server and whoever it reaches; tell the scheduler.
@@ -63,37 +65,33 @@ impl State {
         &mut self,
         side: Side,
         start: Node,
-        display: &DisplayId,
+        display: DisplayIx,
         value_milli: u32,
     ) -> Vec<Action> {
         let links = self.links(side);
-        let mut raised = Vec::new();
         let mut seen = vec![false; self.table.slots()];
         seen[start as usize] = true;
-        let mut queue = vec![(start, Origin::Device(display.clone()))];
+        let mut raised = vec![start];
+        self.raise(side, start, value_milli, Origin::Device(display));
         let mut next = 0;
-        while let Some((node, origin)) = queue.get(next).cloned() {
+        while let Some(&node) = raised.get(next) {
             next += 1;
-            self.raise(side, node, value_milli, origin);
-            raised.push(node);
             if self.table[node].hub.is_some() {
                 continue;
             }
             for &(end, count) in links.of(node) {
                 if self.table.is_live(end) && !std::mem::replace(&mut seen[end as usize], true) {
-                    let with = self.table[node].id;
-                    queue.push((end, Origin::Edge { with, count }));
+                    let with = Some(node);
+                    self.raise(side, end, value_milli, Origin::Edge { with, count });
+                    raised.push(end);
                 }
             }
         }
-        let server = self
-            .displays
-            .get(display)
-            .and_then(|display| display.server);
+        let server = self.displays[display as usize].server;
         if let Some(server) =
             server.filter(|server| self.table.is_live(*server) && !seen[*server as usize])
         {
-            self.raise(side, server, value_milli, Origin::Device(display.clone()));
+            self.raise(side, server, value_milli, Origin::Device(display));
             raised.push(server);
         }
         self.announce(&raised)
@@ -152,7 +150,11 @@ impl State {
             let facet = &mut self.table[node][side];
             if taken > facet.rating_milli {
                 facet.rating_milli = taken;
-                facet.origin = Some(Origin::Given { kind, from });
+                facet.origin = Some(Origin::Given {
+                    kind,
+                    from_tgid: from.tgid,
+                    giver,
+                });
             }
             *(if side == Side::In {
                 &mut told.in_milli

@@ -75,9 +75,10 @@ impl Edges {
         });
     }
 
-    /// Keep only edges whose two ends satisfy `keep`.
-    pub fn retain_ends(&mut self, keep: impl Fn(Node) -> bool) {
-        self.arcs.retain(|arc| keep(arc.from) && keep(arc.to));
+    /// Keep only edges whose two ends are to be kept.
+    pub fn retain_ends(&mut self, keep: &[bool]) {
+        self.arcs
+            .retain(|arc| keep[arc.from as usize] && keep[arc.to as usize]);
     }
 }
 
@@ -89,33 +90,36 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// PDG_in: from the waker to the woken.
+    /// PDG_in: from the waker to the woken. The edges are in this order already.
     pub fn forward(nodes: usize, arcs: &[Arc]) -> Self {
-        Self::build(nodes, arcs, |arc| (arc.from, arc.to))
+        let heads = Self::heads(nodes, arcs.iter().map(|arc| arc.from));
+        let ends = arcs.iter().map(|arc| (arc.to, arc.weight)).collect();
+        Links { heads, ends }
     }
 
     /// PDG_out, the inverse: from the woken to the waker.
     pub fn backward(nodes: usize, arcs: &[Arc]) -> Self {
-        Self::build(nodes, arcs, |arc| (arc.to, arc.from))
+        let heads = Self::heads(nodes, arcs.iter().map(|arc| arc.to));
+        let mut next = heads.clone();
+        let mut ends = vec![(0, 0); arcs.len()];
+        for arc in arcs {
+            let place = &mut next[arc.to as usize];
+            ends[*place as usize] = (arc.from, arc.weight);
+            *place += 1;
+        }
+        Links { heads, ends }
     }
 
-    fn build(nodes: usize, arcs: &[Arc], ends: impl Fn(&Arc) -> (Node, Node)) -> Self {
+    /// Where each node's list begins, from the starts of all edges.
+    fn heads(nodes: usize, starts: impl Iterator<Item = Node>) -> Vec<u32> {
         let mut heads = vec![0u32; nodes + 1];
-        for arc in arcs {
-            heads[ends(arc).0 as usize + 1] += 1;
+        for start in starts {
+            heads[start as usize + 1] += 1;
         }
         for node in 0..nodes {
             heads[node + 1] += heads[node];
         }
-        let mut next = heads.clone();
-        let mut links = vec![(0, 0); arcs.len()];
-        for arc in arcs {
-            let (start, end) = ends(arc);
-            let slot = &mut next[start as usize];
-            links[*slot as usize] = (end, arc.weight);
-            *slot += 1;
-        }
-        Links { heads, ends: links }
+        heads
     }
 
     /// Neighbours of a node with the weights of the edges to them.

@@ -148,16 +148,25 @@ pub fn role_of(name: &str) -> Option<HubRole> {
 }
 
 /// Decide who is a hub by fan-out, after the settings `hub_enter`, `hub_leave` and `hub_passes`. Roles known by name stay.
-pub(crate) fn recognise(table: &mut Table, settings: &Settings, forward: &Links, backward: &Links) {
+/// Returns for each slot whether it holds a hub.
+pub(crate) fn recognise(
+    table: &mut Table,
+    settings: &Settings,
+    forward: &Links,
+    backward: &Links,
+) -> Vec<bool> {
     let mut mark = vec![Node::MAX; forward.nodes()];
-    for node in table.live() {
-        let most = forward.of(node).len().min(backward.of(node).len()) as u32;
-        let fan_out = if most < settings.hub_leave {
-            0
-        } else {
-            mutual(table, node, forward, backward, &mut mark)
-        };
-        let process = &mut table[node];
+    let fan_out: Vec<u32> = (0..forward.nodes() as Node)
+        .map(
+            |node| match forward.of(node).len().min(backward.of(node).len()) as u32 {
+                few if few < settings.hub_leave => 0,
+                _ => mutual(table, node, forward, backward, &mut mark),
+            },
+        )
+        .collect();
+    let mut is_hub = vec![false; forward.nodes()];
+    for (node, process) in table.live_mut() {
+        let fan_out = fan_out[node as usize];
         (process.hub, process.fan_out_passes) = match process.hub {
             None if fan_out >= settings.hub_enter => {
                 let passes = process.fan_out_passes + 1;
@@ -170,7 +179,9 @@ pub(crate) fn recognise(table: &mut Table, settings: &Settings, forward: &Links,
             Some(role) => (Some(role), process.fan_out_passes),
             None => (None, 0),
         };
+        is_hub[node as usize] = process.hub.is_some();
     }
+    is_hub
 }
 
 /// How many processes `node` both woke and was woken by, its own offspring not counted.

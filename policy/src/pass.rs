@@ -7,21 +7,26 @@
 //!
 //! then everything ages by a second, and the scheduler is told what changed.
 
-use std::collections::VecDeque;
-
 use crate::action::Action;
-use crate::event::DisplayId;
 use crate::graph::{Links, Node};
 use crate::hubs;
 use crate::rating::{average, output_milli};
 use crate::reach::{Condensed, Side};
 use crate::state::State;
-use crate::table::Origin;
+use crate::table::{DisplayIx, Origin};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A source of one side: process, temporal rating in thousandths, and the display it comes from.
-type Source = (Node, u32, DisplayId);
+type Source = (Node, u32, DisplayIx);
+
+/// What a pass found for one side, by slot.
+struct Found {
+    /// P_t.
+    temporal_milli: Vec<u64>,
+    /// By which way it came.
+    origin: Vec<Option<Origin>>,
+}
 
 impl State {
     /// The pass. Does nothing when less than half a second has passed since the last one; ages by as many seconds as have
@@ -33,30 +38,20 @@ impl State {
         self.drop_gone();
         let forward = self.links(Side::In);
         let backward = self.links(Side::Out);
-        hubs::recognise(&mut self.table, &self.settings, &forward, &backward);
-        let live = self.table.live();
-        let mut is_hub = vec![false; self.table.slots()];
-        for &node in &live {
-            is_hub[node as usize] = self.table[node].hub.is_some();
-        }
+        let is_hub = hubs::recognise(&mut self.table, &self.settings, &forward, &backward);
         let condensed = Condensed::new(&forward, &is_hub);
-        for (side, links) in [(Side::In, &forward), (Side::Out, &backward)] {
-            let mut sources = match side {
-                Side::In => self.input_sources(&live),
-                Side::Out => self.output_sources(),
-            };
-            let bare: Vec<(Node, u32)> = sources
-                .iter()
-                .map(|(node, milli, _)| (*node, *milli))
-                .collect();
-            let mut sums = condensed.spread(side, &bare);
-            self.add_servers(&sources, &mut sums);
-            sources.sort_by_key(|(node, milli, _)| (std::cmp::Reverse(*milli), *node));
-            self.trace(side, links, &is_hub, sources);
-            self.average(side, &live, &sums);
-        }
-        self.age(elapsed_s);
-        let actions = self.announce(&live);
+        let input = self.find(
+            Side::In,
+            &condensed,
+            &forward,
+            &is_hub,
+            self.input_sources(),
+        );
+        let outputs = self.output_sources();
+        let output = self.find(Side::Out, &condensed, &backward, &is_hub, outputs);
+        self.average(elapsed_s, [&input, &output]);
+        self.edges.halve(elapsed_s);
+        let actions = self.announce_all();
         self.sweep();
         actions
     }
@@ -74,40 +69,49 @@ impl State {
 
     /// Nothing may refer to a process that has exited.
     fn drop_gone(&mut self) {
-        let table = &self.table;
-        self.edges.retain_ends(|node| table.is_live(node));
-        for display in self.displays.values_mut() {
-            display.server = display.server.filter(|node| table.is_live(*node));
-            display.changed_mpct.retain(|node, _| table.is_live(*node));
-            display.at_once_mpct.retain(|node, _| table.is_live(*node));
+        let Some(is_live) = self.table.leavers() else {
+            return;
+        };
+        self.edges.retain_ends(&is_live);
+        for display in &mut self.displays {
+            display.server = display.server.filter(|node| is_live[*node as usize]);
+            display
+                .changed_mpct
+                .retain(|(node, _)| is_live[*node as usize]);
+            display
+                .at_once_mpct
+                .retain(|node, _| is_live[*node as usize]);
         }
     }
 
     /// Omega_in with C_tin (4.1.2; 4.3, step 1).
-    fn input_sources(&self, live: &[Node]) -> Vec<Source> {
-        let source = |&node: &Node| {
-            let process = &self.table[node];
-            let display = process.input_display.clone()?;
-            (process.input_left_s > 0).then(|| (node, process.input_left_s * 1000, display))
-        };
-        live.iter().filter_map(source).collect()
+    fn input_sources(&self) -> Vec<Source> {
+        let live = self
+            .table
+            .live()
+            .filter(|(_, process)| process.input_left_s > 0);
+        live.map(|(node, process)| (node, process.input_left_s * 1000, process.input_display))
+            .collect()
     }
 
     /// Omega_out with C_tout, on the scale of C_tin (4.1.3, 4.3). A client of two displays is a source on each.
     fn output_sources(&mut self) -> Vec<Source> {
         let mut changed = Vec::new();
-        for (id, display) in &mut self.displays {
-            let mut clients = std::mem::take(&mut display.at_once_mpct);
-            if display.holds_passes > 0 {
-                for (node, mpct) in &display.changed_mpct {
-                    let so_far = clients.entry(*node).or_default();
-                    *so_far = (*so_far).max(*mpct);
-                }
+        for (place, display) in self.displays.iter_mut().enumerate() {
+            let mut at_once = std::mem::take(&mut display.at_once_mpct);
+            let period = if display.holds_passes > 0 {
+                &display.changed_mpct[..]
+            } else {
+                &[]
+            };
+            for (node, mpct) in period {
+                let at_once = at_once.remove(node).unwrap_or(0);
+                changed.push((*node, at_once.max(*mpct), place as DisplayIx));
             }
             changed.extend(
-                clients
+                at_once
                     .into_iter()
-                    .map(|(node, mpct)| (node, mpct, id.clone())),
+                    .map(|(node, mpct)| (node, mpct, place as DisplayIx)),
             );
         }
         self.most_changed_mpct = changed.iter().map(|(_, mpct, _)| *mpct).max().unwrap_or(0);
@@ -115,84 +119,63 @@ impl State {
         let most_mpct = self.most_changed_mpct;
         let rated = changed
             .into_iter()
-            .map(|(node, mpct, id)| (node, output_milli(settings, mpct, most_mpct), id));
+            .map(|(node, mpct, place)| (node, output_milli(settings, mpct, most_mpct), place));
         rated.filter(|(_, milli, _)| *milli > 0).collect()
     }
 
-    /// A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the server, so that most of
-    /// it reaches the server over the graph as well: the larger of the two, not both.
-    fn add_servers(&self, sources: &[Source], sums: &mut [u64]) {
-        for (id, display) in &self.displays {
-            if let Some(server) = display.server {
-                let of_clients = sources
-                    .iter()
-                    .filter(|(_, _, of)| of == id)
-                    .map(|(_, milli, _)| u64::from(*milli));
-                let sum = &mut sums[server as usize];
-                *sum = (*sum).max(of_clients.sum());
-            }
-        }
-    }
-
-    /// Remember by which way each process was reached, for `explain`: the shortest, from the strongest source.
-    fn trace(&mut self, side: Side, links: &Links, is_hub: &[bool], sources: Vec<Source>) {
-        let mut seen = vec![false; links.nodes()];
-        let mut queue = VecDeque::new();
-        for (node, _, display) in sources {
-            if !std::mem::replace(&mut seen[node as usize], true) {
-                self.table[node][side].origin = Some(Origin::Device(display));
-                queue.push_back(node);
-            }
-        }
-        while let Some(node) = queue.pop_front() {
-            if is_hub[node as usize] {
+    /// Steps 1 and 2 for one side.
+    fn find(
+        &self,
+        side: Side,
+        condensed: &Condensed,
+        links: &Links,
+        is_hub: &[bool],
+        mut sources: Vec<Source>,
+    ) -> Found {
+        let bare: Vec<(Node, u32)> = sources
+            .iter()
+            .map(|(node, milli, _)| (*node, *milli))
+            .collect();
+        let mut temporal_milli = condensed.spread(side, &bare);
+        sources.sort_unstable_by_key(|(node, milli, _)| {
+            (u64::from(u32::MAX - milli) << 32) | u64::from(*node)
+        });
+        let mut origin = trace(links, is_hub, &sources);
+        // A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the server, so that
+        // most of it reaches the server over the graph as well: the larger of the two, not both.
+        for (place, display) in self.displays.iter().enumerate() {
+            let Some(server) = display.server else {
                 continue;
-            }
-            let with = self.table[node].id;
-            for &(end, count) in links.of(node) {
-                if !std::mem::replace(&mut seen[end as usize], true) {
-                    self.table[end][side].origin = Some(Origin::Edge { with, count });
-                    queue.push_back(end);
-                }
-            }
+            };
+            let of_clients = sources.iter().filter(|(_, _, of)| *of as usize == place);
+            let sum = &mut temporal_milli[server as usize];
+            *sum = (*sum).max(of_clients.map(|(_, milli, _)| u64::from(*milli)).sum());
+            origin[server as usize] = Some(Origin::Device(place as DisplayIx));
         }
-        for (id, display) in &self.displays {
-            if let Some(server) = display.server {
-                self.table[server][side].origin = Some(Origin::Device(id.clone()));
-            }
+        Found {
+            temporal_milli,
+            origin,
         }
     }
 
-    /// P = (P + P_t) / 2 (4.3, step 3).
-    fn average(&mut self, side: Side, live: &[Node], sums: &[u64]) {
-        for &node in live {
-            let facet = &mut self.table[node][side];
-            facet.rating_milli = average(&self.settings, facet.rating_milli, sums[node as usize]);
-            if facet.rating_milli == 0 {
-                facet.origin = None;
+    /// P = (P + P_t) / 2 (4.3, step 3); then counters count down by the seconds that went by (4.1.2) and reports get old.
+    fn average(&mut self, elapsed_s: u32, found: [&Found; 2]) {
+        for (node, process) in self.table.live_mut() {
+            for (facet, found) in process.facets.iter_mut().zip(found) {
+                let temporal_milli = found.temporal_milli[node as usize];
+                facet.rating_milli = average(&self.settings, facet.rating_milli, temporal_milli);
+                facet.origin = found.origin[node as usize]
+                    .or(facet.origin)
+                    .filter(|_| facet.rating_milli > 0);
             }
-        }
-        if side == Side::In {
-            for (id, display) in &self.displays {
-                let Some(server) = display.server else {
-                    continue;
-                };
-                let facet = &mut self.table[server][side];
-                facet.rating_milli = facet.rating_milli.max(self.settings.server_least_milli);
-                facet.origin = Some(Origin::Device(id.clone()));
-            }
-        }
-    }
-
-    /// A second (or several, when the pass is late) goes by: counters count down (4.1.2), weights halve (4.2.3), reports
-    /// get old.
-    fn age(&mut self, elapsed_s: u32) {
-        self.edges.halve(elapsed_s);
-        for node in self.table.live() {
-            let process = &mut self.table[node];
             process.input_left_s = process.input_left_s.saturating_sub(elapsed_s);
         }
-        for display in self.displays.values_mut() {
+        for (place, display) in self.displays.iter_mut().enumerate() {
+            if let Some(server) = display.server {
+                let facet = &mut self.table[server][Side::In];
+                facet.rating_milli = facet.rating_milli.max(self.settings.server_least_milli);
+                facet.origin = Some(Origin::Device(place as DisplayIx));
+            }
             display.holds_passes = display.holds_passes.saturating_sub(elapsed_s);
             if display.holds_passes == 0 {
                 display.changed_mpct.clear();
@@ -207,12 +190,44 @@ impl State {
             in_use[arc.from as usize] = true;
             in_use[arc.to as usize] = true;
         }
-        for display in self.displays.values() {
+        for display in &self.displays {
             display
                 .changed_mpct
-                .keys()
-                .for_each(|node| in_use[*node as usize] = true);
+                .iter()
+                .for_each(|(node, _)| in_use[*node as usize] = true);
         }
         self.table.sweep(&in_use);
     }
+}
+
+/// By which way each process is reached, for `explain`: the shortest, from the strongest source; `sources` strongest first.
+fn trace(links: &Links, is_hub: &[bool], sources: &[Source]) -> Vec<Option<Origin>> {
+    let mut origin = vec![None; links.nodes()];
+    let mut queue = Vec::new();
+    for &(node, _, display) in sources {
+        if origin[node as usize]
+            .replace(Origin::Device(display))
+            .is_none()
+        {
+            queue.push(node);
+        }
+    }
+    let mut next = 0;
+    while let Some(&node) = queue.get(next) {
+        next += 1;
+        if is_hub[node as usize] {
+            continue;
+        }
+        for &(end, count) in links.of(node) {
+            let way = &mut origin[end as usize];
+            if way.is_none() {
+                *way = Some(Origin::Edge {
+                    with: Some(node),
+                    count,
+                });
+                queue.push(end);
+            }
+        }
+    }
+    origin
 }

@@ -8,20 +8,22 @@
 //!    sources in it are one source. What is left has no cycles (Tarjan 1972; both directions of the graph have the same
 //!    components).
 //! 2. *Sets of sources as bits.* In topological order each component's set of sources is complete before it is handed
-//!    on, so one walk over the edges serves 64 or 512 sources at a time.
+//!    on, so one walk over the edges serves all sources.
 //!
 //! Hubs receive and do not pass on: they stand outside the components and read their neighbours' sets at the end.
 //!
 //! The sums are exactly the paper's for up to [`MAX_GROUPS`] sources that are not in one cycle. Beyond that, on one
-//! direction of one pass, only the strongest spread; the others keep their own rating. No person attends to so many
-//! programs; the bound is there so that nobody can make the pass slow.
+//! direction of one pass, only the strongest spread; the others keep their own rating. An X server takes 256
+//! clients unless told otherwise, and nobody attends to so many programs; the bound is there so that nobody can make the
+//! pass slow.
 
 use crate::graph::{Links, Node};
 
 /// Sources (after merging those of one cycle) that spread in one pass.
-pub(crate) const MAX_GROUPS: usize = 1024;
+pub(crate) const MAX_GROUPS: usize = 256;
 
 const NONE: u32 = u32::MAX;
+const HUB: u32 = u32::MAX - 1;
 
 /// Which of the two graphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub(crate) enum Side {
 
 /// The graph without its cycles and hubs: what one pass computes once and uses for both sides.
 pub(crate) struct Condensed {
-    /// Component of each node; NONE for hubs.
+    /// Component of each node; HUB for hubs.
     of: Vec<u32>,
     /// Number of components. They are numbered against the edges: an edge leads to a lower number.
     count: usize,
@@ -63,7 +65,7 @@ impl Condensed {
             let start = condensed.of[node as usize];
             for &(end, _) in forward.of(node) {
                 let into = condensed.of[end as usize];
-                if into == NONE {
+                if into == HUB {
                     condensed.into_hub.push((start, end));
                 } else if into != start && seen[into as usize] != start {
                     seen[into as usize] = start;
@@ -74,7 +76,7 @@ impl Condensed {
         for hub in (0..forward.nodes() as Node).filter(|node| is_hub[*node as usize]) {
             for &(end, _) in forward.of(hub) {
                 let into = condensed.of[end as usize];
-                if into != NONE {
+                if into != HUB {
                     condensed.from_hub.push((into, hub));
                 }
             }
@@ -96,7 +98,7 @@ impl Condensed {
         let mut sums = vec![0u64; self.of.len()];
         for &(node, milli) in sources {
             match self.of[node as usize] {
-                NONE => sums[node as usize] += u64::from(milli),
+                HUB => sums[node as usize] += u64::from(milli),
                 comp => own[comp as usize] += u64::from(milli),
             }
         }
@@ -107,7 +109,8 @@ impl Condensed {
             .map(|(comp, milli)| (comp as u32, *milli))
             .collect();
         if groups.len() > MAX_GROUPS {
-            groups.sort_unstable_by_key(|(comp, milli)| (std::cmp::Reverse(*milli), *comp));
+            let strongest = |(comp, milli): &(u32, u64)| (std::cmp::Reverse(*milli), *comp);
+            groups.select_nth_unstable_by_key(MAX_GROUPS, strongest);
             groups.truncate(MAX_GROUPS);
         }
         // What the groups bring comes back from the walk; what was cut off keeps its own.
@@ -117,18 +120,9 @@ impl Condensed {
         match groups.len() {
             0 => {}
             1..=64 => self.walk::<1>(side, &groups, &mut own, &mut sums),
-            _ => {
-                for block in groups.chunks(512) {
-                    self.walk::<8>(side, block, &mut own, &mut sums);
-                }
-            }
+            _ => self.walk::<{ MAX_GROUPS / 64 }>(side, &groups, &mut own, &mut sums),
         }
-        for (node, comp) in self
-            .of
-            .iter()
-            .enumerate()
-            .filter(|(_, comp)| **comp != NONE)
-        {
+        for (node, comp) in self.of.iter().enumerate().filter(|(_, comp)| **comp != HUB) {
             sums[node] = own[*comp as usize];
         }
         sums
@@ -185,25 +179,26 @@ impl Condensed {
 
 /// Adds up the ratings of a set of groups, eight groups per look-up.
 struct Weigher {
-    /// For each byte of a set: the sum for each of its 256 values.
-    tables: Vec<[u64; 256]>,
+    /// For each byte of a set: the sum for each of its 256 values. 32 bits, so that the tables fit the first cache; sums stop
+    /// at 2^32, where ratings stop too.
+    tables: Vec<[u32; 256]>,
 }
 
 impl Weigher {
     fn new(groups: &[(u32, u64)]) -> Self {
-        let tables = groups
-            .chunks(8)
-            .map(|eight| {
-                let mut table = [0u64; 256];
-                for value in 1..256usize {
-                    let lowest = value.trailing_zeros() as usize;
-                    let milli = eight.get(lowest).map_or(0, |(_, milli)| *milli);
-                    table[value] = table[value & (value - 1)] + milli;
-                }
-                table
-            })
-            .collect();
-        Weigher { tables }
+        let table = |eight: &[(u32, u64)]| {
+            let mut table = [0u32; 256];
+            for value in 1..256usize {
+                let lowest = eight.get(value.trailing_zeros() as usize);
+                let milli =
+                    lowest.map_or(0, |(_, milli)| u32::try_from(*milli).unwrap_or(u32::MAX));
+                table[value] = table[value & (value - 1)].saturating_add(milli);
+            }
+            table
+        };
+        Weigher {
+            tables: groups.chunks(8).map(table).collect(),
+        }
     }
 
     fn sum(&self, set: &[u64]) -> u64 {
@@ -213,7 +208,7 @@ impl Weigher {
                 continue;
             }
             for (byte, table) in word.to_le_bytes().iter().zip(tables) {
-                sum += table[*byte as usize];
+                sum += u64::from(table[*byte as usize]);
             }
         }
         sum
@@ -224,30 +219,48 @@ impl Weigher {
 /// processes is no reason to overflow a stack). Returns the component of each node, the nodes grouped by component, lowest
 /// first, and the number of components.
 fn components(forward: &Links, is_hub: &[bool]) -> (Vec<u32>, Vec<Node>, usize) {
-    let nodes = forward.nodes();
+    let new = |is_hub: &bool| match is_hub {
+        // Met, and in no component that is being built: the search takes no notice of it.
+        true => Mark {
+            met: 0,
+            low: 0,
+            of: HUB,
+        },
+        false => Mark {
+            met: NONE,
+            low: 0,
+            of: NONE,
+        },
+    };
     let mut tarjan = Tarjan {
-        met: vec![NONE; nodes],
-        low: vec![0; nodes],
-        of: vec![NONE; nodes],
+        marks: is_hub.iter().map(new).collect(),
         stack: Vec::new(),
-        order: Vec::with_capacity(nodes),
+        order: Vec::with_capacity(is_hub.len()),
         clock: 0,
         count: 0,
     };
-    for root in 0..nodes as Node {
-        if !is_hub[root as usize] && tarjan.met[root as usize] == NONE {
-            tarjan.visit(root, forward, is_hub);
+    for root in 0..forward.nodes() as Node {
+        if tarjan.marks[root as usize].met == NONE {
+            tarjan.visit(root, forward);
         }
     }
-    (tarjan.of, tarjan.order, tarjan.count as usize)
+    let of = tarjan.marks.iter().map(|mark| mark.of).collect();
+    (of, tarjan.order, tarjan.count as usize)
+}
+
+/// What the search knows of a node, together because it is looked at together.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// When it was first met; NONE while it was not.
+    met: u32,
+    /// The earliest node on the stack known to be reachable from it.
+    low: u32,
+    /// Its component; NONE while that is not complete.
+    of: u32,
 }
 
 struct Tarjan {
-    /// When each node was first met; NONE while it was not.
-    met: Vec<u32>,
-    /// The earliest node on the stack known to be reachable from it.
-    low: Vec<u32>,
-    of: Vec<u32>,
+    marks: Vec<Mark>,
     stack: Vec<Node>,
     order: Vec<Node>,
     clock: u32,
@@ -256,45 +269,53 @@ struct Tarjan {
 
 impl Tarjan {
     fn meet(&mut self, node: Node) {
-        self.met[node as usize] = self.clock;
-        self.low[node as usize] = self.clock;
+        self.marks[node as usize] = Mark {
+            met: self.clock,
+            low: self.clock,
+            of: NONE,
+        };
         self.clock += 1;
         self.stack.push(node);
     }
 
-    fn visit(&mut self, root: Node, forward: &Links, is_hub: &[bool]) {
+    fn visit(&mut self, root: Node, forward: &Links) {
         self.meet(root);
-        let mut path: Vec<(Node, usize)> = vec![(root, 0)];
-        while let Some((node, next)) = path.last_mut() {
-            let node = *node;
-            if let Some(&(end, _)) = forward.of(node).get(*next) {
-                *next += 1;
-                if is_hub[end as usize] {
-                    continue;
+        let mut path = vec![(root, forward.of(root).iter())];
+        while let Some((node, ends)) = path.last_mut() {
+            let node = *node as usize;
+            let mut low = self.marks[node].low;
+            let mut unmet = None;
+            for &(end, _) in ends.by_ref() {
+                let mark = self.marks[end as usize];
+                if mark.met == NONE {
+                    unmet = Some(end);
+                    break;
                 }
-                if self.met[end as usize] == NONE {
-                    self.meet(end);
-                    path.push((end, 0));
-                } else if self.of[end as usize] == NONE {
+                if mark.of == NONE {
                     // Still on the stack: part of the component being built.
-                    self.low[node as usize] = self.low[node as usize].min(self.met[end as usize]);
+                    low = low.min(mark.met);
                 }
+            }
+            self.marks[node].low = low;
+            if let Some(end) = unmet {
+                self.meet(end);
+                path.push((end, forward.of(end).iter()));
                 continue;
             }
             path.pop();
             if let Some((parent, _)) = path.last() {
-                let parent = *parent as usize;
-                self.low[parent] = self.low[parent].min(self.low[node as usize]);
+                let parent = &mut self.marks[*parent as usize];
+                parent.low = parent.low.min(low);
             }
-            if self.low[node as usize] == self.met[node as usize] {
-                self.close(node);
+            if low == self.marks[node].met {
+                self.close(node as Node);
             }
         }
     }
 
     fn close(&mut self, root: Node) {
         while let Some(member) = self.stack.pop() {
-            self.of[member as usize] = self.count;
+            self.marks[member as usize].of = self.count;
             self.order.push(member);
             if member == root {
                 break;
@@ -373,7 +394,7 @@ mod tests {
         #[test]
         fn sums_hold_for_many_sources(
             raw in prop::collection::vec((0u32..700, 1u32..30), 0..2000),
-            milli in prop::collection::vec(1u32..20_000, 700)) {
+            milli in prop::collection::vec(1u32..20_000, MAX_GROUPS)) {
             let down: Vec<_> = raw.iter().map(|&(from, step)| (from, (from + step).min(699))).collect();
             let sources: Vec<_> = milli.iter().enumerate().map(|(node, milli)| (node as u32, *milli)).collect();
             both_ways(700, &down, &[false; 700], &sources);

@@ -10,18 +10,23 @@ use crate::hubs::HubRole;
 use crate::rating::{changed_mpct, slice_share_pm};
 use crate::reach::Side;
 use crate::settings::{Settings, SettingsError};
-use crate::table::{Origin, Table};
+use crate::table::{DisplayIx, Origin, Process, Table};
 
 /// Passes that one report of a display is good for. Reporter and pass both run once a second, but not in step: of two
 /// passes one may fall between two reports.
 const REPORT_LASTS_PASSES: u32 = 2;
 
-/// One display.
-#[derive(Debug, Clone, Default)]
+/// As many displays as are remembered; more are refused. A machine has a few.
+const MAX_DISPLAYS: usize = 256;
+
+/// One display. It stays in the list when it is gone, because what was typed there is still remembered.
+#[derive(Debug, Clone)]
 pub(crate) struct Display {
+    pub id: DisplayId,
     pub server: Option<Node>,
-    /// C_tout of its clients in the last period (4.1.3), thousandths of % of the screen, and how many more passes it holds.
-    pub changed_mpct: BTreeMap<Node, u64>,
+    /// C_tout of its clients in the last period (4.1.3), thousandths of % of the screen, one entry per client, and how
+    /// many more passes it holds.
+    pub changed_mpct: Vec<(Node, u64)>,
     pub holds_passes: u32,
     /// What was reported at once since the last pass; the period's report will contain it.
     pub at_once_mpct: BTreeMap<Node, u64>,
@@ -33,7 +38,7 @@ pub struct State {
     pub(crate) settings: Settings,
     pub(crate) table: Table,
     pub(crate) edges: Edges,
-    pub(crate) displays: BTreeMap<DisplayId, Display>,
+    pub(crate) displays: Vec<Display>,
     /// Time up to which edges and counters have been aged.
     pub(crate) aged_until_ns: Option<u64>,
     /// Largest C_tout of the last pass: what output reported at once is measured against.
@@ -52,7 +57,7 @@ impl State {
             settings,
             table: Table::default(),
             edges: Edges::default(),
-            displays: BTreeMap::new(),
+            displays: Vec::new(),
             aged_until_ns: None,
             most_changed_mpct: 0,
             refused: 0,
@@ -73,6 +78,26 @@ impl State {
         node
     }
 
+    /// The place of a display in the list, entered if need be; `None` (and counted) where there is no room.
+    pub(crate) fn display(&mut self, id: &DisplayId) -> Option<DisplayIx> {
+        let known = self.displays.iter().position(|display| display.id == *id);
+        if known.is_none() && self.displays.len() >= MAX_DISPLAYS {
+            self.refused += 1;
+            return None;
+        }
+        let place = known.unwrap_or_else(|| {
+            self.displays.push(Display {
+                id: id.clone(),
+                server: None,
+                changed_mpct: Vec::new(),
+                holds_passes: 0,
+                at_once_mpct: BTreeMap::new(),
+            });
+            self.displays.len() - 1
+        });
+        Some(place as DisplayIx)
+    }
+
     /// Count wake-ups (4.2.1).
     pub(crate) fn add_edges(&mut self, edges: Vec<Edge>) {
         let mut arcs = Vec::with_capacity(edges.len());
@@ -89,8 +114,11 @@ impl State {
     }
 
     /// Remember what the clients of a display did in the last second (4.1.2, 4.1.3).
-    pub(crate) fn report(&mut self, id: DisplayId, clients: Vec<ClientPeriod>) {
-        let mut changed: BTreeMap<Node, u64> = BTreeMap::new();
+    pub(crate) fn report(&mut self, id: &DisplayId, clients: Vec<ClientPeriod>) {
+        let Some(place) = self.display(id) else {
+            return;
+        };
+        let mut changed: Vec<(Node, u64)> = Vec::new();
         for client in clients {
             let changed_mpct = changed_mpct(client.changed_pct);
             if !client.input && changed_mpct == 0 {
@@ -101,41 +129,59 @@ impl State {
             };
             if client.input {
                 self.table[node].input_left_s = self.settings.input_memory_s;
-                self.table[node].input_display = Some(id.clone());
+                self.table[node].input_display = place;
             }
             if changed_mpct > 0 {
-                *changed.entry(node).or_default() += changed_mpct;
+                changed.push((node, changed_mpct));
             }
         }
-        let display = self.displays.entry(id).or_default();
+        changed.sort_unstable_by_key(|(node, _)| *node);
+        changed.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            first.1 += if same { next.1 } else { 0 };
+            same
+        });
+        let display = &mut self.displays[place as usize];
         display.changed_mpct = changed;
         display.holds_passes = REPORT_LASTS_PASSES;
     }
 
     /// A display is there: its server is a hub, and rated so that it can take the first event.
-    pub(crate) fn open_display(&mut self, id: DisplayId, server: Option<ProcessId>) -> Vec<Action> {
-        let node = server.and_then(|pid| self.enter(pid));
-        let former = self.displays.entry(id.clone()).or_default().server;
-        if let Some(former) = former.filter(|former| node.is_some() && Some(*former) != node) {
-            self.retire_server(former);
-        }
-        let Some(node) = node else { return Vec::new() };
-        self.displays.entry(id.clone()).or_default().server = Some(node);
+    pub(crate) fn open_display(
+        &mut self,
+        id: &DisplayId,
+        server: Option<ProcessId>,
+    ) -> Vec<Action> {
+        let Some(place) = self.display(id) else {
+            return Vec::new();
+        };
+        let Some(node) = server.and_then(|pid| self.enter(pid)) else {
+            return Vec::new();
+        };
+        let former = self.displays[place as usize].server.replace(node);
         let least_milli = self.settings.server_least_milli;
         let process = &mut self.table[node];
         process.hub = Some(HubRole::DisplayServer);
         let facet = &mut process[Side::In];
         facet.rating_milli = facet.rating_milli.max(least_milli);
-        facet.origin = Some(Origin::Device(id));
-        self.announce(&[node])
+        facet.origin = Some(Origin::Device(place));
+        match former.filter(|former| *former != node) {
+            Some(former) => {
+                self.retire_server(former);
+                self.announce(&[node, former])
+            }
+            None => self.announce(&[node]),
+        }
     }
 
     /// A display went away: nothing is seen on it any more. What was typed there is forgotten in its time (K).
     pub(crate) fn close_display(&mut self, id: &DisplayId) -> Vec<Action> {
-        let Some(display) = self.displays.remove(id) else {
+        let Some(display) = self.displays.iter_mut().find(|display| display.id == *id) else {
             return Vec::new();
         };
-        let Some(node) = display.server else {
+        display.changed_mpct.clear();
+        display.at_once_mpct.clear();
+        let Some(node) = display.server.take() else {
             return Vec::new();
         };
         self.retire_server(node);
@@ -146,7 +192,7 @@ impl State {
     fn retire_server(&mut self, node: Node) {
         let serves = self
             .displays
-            .values()
+            .iter()
             .any(|display| display.server == Some(node));
         if !serves
             && self.table.is_live(node)
@@ -160,13 +206,14 @@ impl State {
     /// it every program would look small.
     fn highest_milli(&self) -> [u32; 2] {
         let mut most = [0, 0];
-        for node in self.table.live() {
-            let process = &self.table[node];
-            if process.hub.is_none() {
-                let (input, output) = (process.milli(Side::In), process.milli(Side::Out));
-                let (class, milli) = if input > 0 { (0, input) } else { (1, output) };
-                most[class] = most[class].max(milli);
-            }
+        for (_, process) in self
+            .table
+            .live()
+            .filter(|(_, process)| process.hub.is_none())
+        {
+            let (input, output) = (process.milli(Side::In), process.milli(Side::Out));
+            let (class, milli) = if input > 0 { (0, input) } else { (1, output) };
+            most[class] = most[class].max(milli);
         }
         most
     }
@@ -176,44 +223,54 @@ impl State {
         let most = self.highest_milli();
         let mut actions = Vec::new();
         for &node in nodes {
-            if !self.table.is_live(node) {
-                continue;
+            if self.table.is_live(node) {
+                actions.extend(tell(&mut self.table[node], most));
             }
-            let rating = self.rating(node, most);
-            let process = &mut self.table[node];
-            let pid = process.id;
-            let wanted = (rating.hub || rating.class() != Class::Other).then_some(rating);
-            match wanted {
-                Some(rating) if process.told != wanted => actions.push(Action::Set { pid, rating }),
-                None if process.told.is_some() => actions.push(Action::Clear { pid }),
-                _ => {}
-            }
-            process.told = wanted;
         }
         actions
     }
 
-    /// What the scheduler is to know about a process, given the highest rating of HUCIN and of HUCOUT.
-    fn rating(&self, node: Node, most_milli: [u32; 2]) -> Rating {
-        let process = &self.table[node];
-        let mut rating = Rating {
-            in_milli: process.milli(Side::In),
-            out_milli: process.milli(Side::Out),
-            slice_pm: 1000,
-            hub: process.hub.is_some(),
-            from: None,
-        };
-        let (side, milli) = match rating.class() {
-            Class::HucIn => (Side::In, rating.in_milli),
-            Class::HucOut => (Side::Out, rating.out_milli),
-            Class::Other => return rating,
-        };
-        if !rating.hub {
-            rating.slice_pm = slice_share_pm(milli, most_milli[side as usize]);
-        }
-        if let Some(Origin::Given { from, .. }) = &process[side].origin {
-            rating.from = Some(from.tgid);
-        }
-        rating
+    /// The same for all.
+    pub(crate) fn announce_all(&mut self) -> Vec<Action> {
+        let most = self.highest_milli();
+        self.table
+            .live_mut()
+            .filter_map(|(_, process)| tell(process, most))
+            .collect()
     }
+}
+
+/// What the scheduler is to be told about a process, if anything; remembers it as told.
+fn tell(process: &mut Process, most_milli: [u32; 2]) -> Option<Action> {
+    let pid = process.id;
+    let rating = rating(process, most_milli);
+    let wanted = (rating.hub || rating.class() != Class::Other).then_some(rating);
+    let told = std::mem::replace(&mut process.told, wanted);
+    match wanted {
+        Some(rating) => (told != wanted).then_some(Action::Set { pid, rating }),
+        None => told.map(|_| Action::Clear { pid }),
+    }
+}
+
+/// What the scheduler is to know about a process, given the highest rating of HUCIN and of HUCOUT.
+fn rating(process: &Process, most_milli: [u32; 2]) -> Rating {
+    let mut rating = Rating {
+        in_milli: process.milli(Side::In),
+        out_milli: process.milli(Side::Out),
+        slice_pm: 1000,
+        hub: process.hub.is_some(),
+        from: None,
+    };
+    let side = match rating.class() {
+        Class::HucIn => Side::In,
+        Class::HucOut => Side::Out,
+        Class::Other => return rating,
+    };
+    if !rating.hub {
+        rating.slice_pm = slice_share_pm(process.milli(side), most_milli[side as usize]);
+    }
+    if let Some(Origin::Given { from_tgid, .. }) = process[side].origin {
+        rating.from = Some(from_tgid);
+    }
+    rating
 }

@@ -11,16 +11,16 @@ use crate::state::State;
 /// The actions are changes only, at most one per process.
 pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
     match event {
-        Event::Input { pid, display } => state.input_at_once(pid, display),
+        Event::Input { pid, display } => state.input_at_once(pid, &display),
         Event::Output {
             pid,
             display,
             changed_pct,
-        } => state.output_at_once(pid, display, changed_pct),
-        Event::Display { display, server } => state.open_display(display, server),
+        } => state.output_at_once(pid, &display, changed_pct),
+        Event::Display { display, server } => state.open_display(&display, server),
         Event::DisplayGone { display } => state.close_display(&display),
         Event::Period { display, clients } => {
-            state.report(display, clients);
+            state.report(&display, clients);
             Vec::new()
         }
         Event::Edges(edges) => {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
 use crate::action::Rating;
-use crate::event::{DisplayId, GivenKind, ProcessId};
+use crate::event::{GivenKind, ProcessId};
 use crate::graph::Node;
 use crate::hubs::HubRole;
 use crate::reach::Side;
@@ -13,21 +13,47 @@ use crate::reach::Side;
 /// As many processes as can hold a rating at once in the scheduler. Beyond it newcomers are refused until others leave.
 pub(crate) const MAX_PROCESSES: usize = 16_384;
 
-/// Where a rating last came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A display's place in the list of displays.
+pub(crate) type DisplayIx = u16;
+
+/// Where a rating last came from. A process that exited since is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// From the person, by way of this display.
-    Device(DisplayId),
+    Device(DisplayIx),
     /// Over an edge of the graph, from this process.
-    Edge { with: ProcessId, count: u32 },
+    Edge { with: Option<Node>, count: u32 },
     /// From the scheduler, which copied it.
-    Given { kind: GivenKind, from: ProcessId },
+    Given {
+        kind: GivenKind,
+        from_tgid: u32,
+        giver: Option<Node>,
+    },
 }
 
-/// P and P_t of one process on one side.
-#[derive(Debug, Clone, Default)]
+impl Origin {
+    /// The process it leads back to.
+    pub fn before(&self) -> Option<Node> {
+        match self {
+            Origin::Device(_) => None,
+            Origin::Edge { with, .. } => *with,
+            Origin::Given { giver, .. } => *giver,
+        }
+    }
+
+    fn before_mut(&mut self) -> Option<&mut Option<Node>> {
+        match self {
+            Origin::Device(_) => None,
+            Origin::Edge { with, .. } => Some(with),
+            Origin::Given { giver, .. } => Some(giver),
+        }
+    }
+}
+
+/// P_in or P_out of one process.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Facet {
-    /// P_in or P_out, thousandths.
+    /// Thousandths.
     pub rating_milli: u32,
     /// Where it last came from, while it is positive.
     pub origin: Option<Origin>,
@@ -44,7 +70,7 @@ pub(crate) struct Process {
     pub fan_out_passes: u32,
     /// C_tin in seconds, and the display it came from (4.1.2).
     pub input_left_s: u32,
-    pub input_display: Option<DisplayId>,
+    pub input_display: DisplayIx,
     pub facets: [Facet; 2],
     /// Who forked it, where that was reported.
     pub parent: Option<Node>,
@@ -60,7 +86,7 @@ impl Process {
             hub: None,
             fan_out_passes: 0,
             input_left_s: 0,
-            input_display: None,
+            input_display: 0,
             facets: Default::default(),
             parent: None,
             told: None,
@@ -72,7 +98,7 @@ impl Process {
     }
 
     /// Whether it would be missed if its slot were freed, leaving edges aside.
-    pub fn matters(&self) -> bool {
+    fn matters(&self) -> bool {
         self.hub.is_some()
             || self.input_left_s > 0
             || self.told.is_some()
@@ -99,6 +125,7 @@ pub(crate) struct Table {
     slots: Vec<Option<Process>>,
     free: Vec<Node>,
     by_tgid: HashMap<u32, Node>,
+    any_gone: bool,
 }
 
 impl Table {
@@ -144,6 +171,7 @@ impl Table {
         if let Some(node) = self.find(id) {
             self.by_tgid.remove(&id.tgid);
             self[node].gone = true;
+            self.any_gone = true;
         }
     }
 
@@ -153,39 +181,60 @@ impl Table {
     }
 
     /// All processes that have not exited, by slot.
-    pub fn live(&self) -> Vec<Node> {
-        (0..self.slots.len() as Node)
-            .filter(|node| self.is_live(*node))
-            .collect()
+    pub fn live(&self) -> impl Iterator<Item = (Node, &Process)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter_map(|(node, slot)| slot.as_ref().filter(|p| !p.gone).map(|p| (node as Node, p)))
+    }
+
+    /// The same, to change.
+    pub fn live_mut(&mut self) -> impl Iterator<Item = (Node, &mut Process)> {
+        let slots = self.slots.iter_mut().enumerate();
+        slots
+            .filter_map(|(node, slot)| slot.as_mut().filter(|p| !p.gone).map(|p| (node as Node, p)))
+    }
+
+    /// Whether each slot holds a live process; `None` when nobody has exited since the last sweep.
+    pub fn leavers(&self) -> Option<Vec<bool>> {
+        self.any_gone.then(|| {
+            (0..self.slots.len() as Node)
+                .map(|node| self.is_live(node))
+                .collect()
+        })
     }
 
     /// Free every slot that does not matter and is not `in_use`, and the tail of the table where it is empty.
     pub fn sweep(&mut self, in_use: &[bool]) {
-        for (slot, in_use) in self.slots.iter_mut().zip(in_use) {
+        let mut freed = vec![false; self.slots.len()];
+        for (node, slot) in self.slots.iter_mut().enumerate() {
             let Some(process) = slot else { continue };
-            if process.gone || !(process.matters() || *in_use) {
+            if process.gone || !(process.matters() || in_use[node]) {
                 if !process.gone {
                     self.by_tgid.remove(&process.id.tgid);
                 }
                 *slot = None;
+                freed[node] = true;
             }
+        }
+        self.any_gone = false;
+        if !freed.contains(&true) {
+            return;
+        }
+        // Nothing may lead to a slot that will have another tenant.
+        let leave = |link: &mut Option<Node>| *link = link.filter(|node| !freed[*node as usize]);
+        for process in self.slots.iter_mut().flatten() {
+            leave(&mut process.parent);
+            let origins = process
+                .facets
+                .iter_mut()
+                .filter_map(|facet| facet.origin.as_mut());
+            origins.filter_map(Origin::before_mut).for_each(leave);
         }
         while self.slots.last().is_some_and(Option::is_none) {
             self.slots.pop();
         }
-        self.free = (0..self.slots.len() as Node)
-            .rev()
-            .filter(|node| self.slots[*node as usize].is_none())
-            .collect();
-        // A parent's slot may have got another tenant by the next pass.
-        for node in 0..self.slots.len() {
-            let parent = self.slots[node].as_ref().and_then(|process| process.parent);
-            let orphaned = parent
-                .is_some_and(|parent| !matches!(self.slots.get(parent as usize), Some(Some(_))));
-            if let (true, Some(process)) = (orphaned, &mut self.slots[node]) {
-                process.parent = None;
-            }
-        }
+        let empty = |node: &Node| self.slots[*node as usize].is_none();
+        self.free = (0..self.slots.len() as Node).rev().filter(empty).collect();
     }
 
     /// Whether `node` is `ancestor` or was forked by it or by its offspring, as far as known.

@@ -11,7 +11,7 @@ use crate::graph::Node;
 use crate::hubs::HubRole;
 use crate::reach::Side;
 use crate::state::State;
-use crate::table::Origin;
+use crate::table::{Origin, Process};
 
 /// Why a process got what the one before it on the path had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -116,13 +116,12 @@ impl State {
     /// The same for every process that is rated or a hub, by pid; ages only one copy for all.
     pub fn explain_all(&self) -> Vec<Explanation> {
         let left = self.seconds_left();
-        let told = |node: &Node| self.table[*node].told.is_some();
-        let mut all: Vec<_> = self
+        let told = self
             .table
             .live()
-            .into_iter()
-            .filter(told)
-            .map(|node| self.explain_node(node, &left))
+            .filter(|(_, process)| process.told.is_some());
+        let mut all: Vec<_> = told
+            .map(|(node, _)| self.explain_node(node, &left))
             .collect();
         all.sort_unstable_by_key(|explanation| explanation.pid);
         all
@@ -152,56 +151,48 @@ impl State {
 
     /// Follow the origins from a process to the device.
     fn path(&self, node: Node, side: Side) -> Vec<Step> {
-        // An origin is older than what it led to, but not by order of time alone: a later pass may turn one round.
-        const MAX_STEPS: usize = 64;
         let mut path: Vec<Step> = Vec::new();
         let mut at = Some(node);
-        while let Some(node) = at.filter(|_| path.len() < MAX_STEPS) {
+        while let Some(node) = at {
             let process = &self.table[node];
+            // Origins of different passes may lead in a circle.
             if path.iter().any(|step| step.pid == process.id.tgid) {
                 break;
             }
             let Some(origin) = &process[side].origin else {
                 break;
             };
-            let (why, before) = self.why(side, origin);
             path.push(Step {
                 pid: process.id.tgid,
-                why,
+                why: self.why(side, origin),
             });
-            at = before.and_then(|id| self.table.find(id));
+            at = origin.before();
         }
         path.reverse();
         path
     }
 
-    /// An origin in words, and the process it leads back to.
-    fn why(&self, side: Side, origin: &Origin) -> (Why, Option<ProcessId>) {
+    /// An origin in words.
+    fn why(&self, side: Side, origin: &Origin) -> Why {
         match origin {
-            Origin::Device(display) => {
-                let server = self
-                    .displays
-                    .get(display)
-                    .and_then(|display| display.server);
-                let server = server
-                    .filter(|node| self.table.is_live(*node))
-                    .map(|node| self.table[node].id.tgid);
-                let display = display.clone();
-                let why = match side {
+            Origin::Device(place) => {
+                let display = &self.displays[*place as usize];
+                let server = display.server.map(|node| self.table[node].id.tgid);
+                let display = display.id.clone();
+                match side {
                     Side::In => Why::Input { display, server },
                     Side::Out => Why::Output { display, server },
-                };
-                (why, None)
+                }
             }
-            Origin::Edge { with, count } => (Why::Woke { count: *count }, Some(*with)),
+            Origin::Edge { count, .. } => Why::Woke { count: *count },
             Origin::Given {
                 kind: GivenKind::Inherited,
-                from,
-            } => (Why::Inherited, Some(*from)),
+                ..
+            } => Why::Inherited,
             Origin::Given {
                 kind: GivenKind::Lent,
-                from,
-            } => (Why::Lent, Some(*from)),
+                ..
+            } => Why::Lent,
         }
     }
 
@@ -226,7 +217,7 @@ impl State {
             });
             let servers = copy
                 .displays
-                .values()
+                .iter()
                 .filter_map(|display| display.server)
                 .count();
             if waiting.len() <= servers {
@@ -238,8 +229,7 @@ impl State {
 
     /// The classes of the rated processes.
     fn classes(&self) -> BTreeMap<ProcessId, Class> {
-        let class = |node: Node| {
-            let process = &self.table[node];
+        let class = |process: &Process| {
             let (in_milli, out_milli) = (process.milli(Side::In), process.milli(Side::Out));
             (
                 process.id,
@@ -251,12 +241,8 @@ impl State {
                 .class(),
             )
         };
-        self.table
-            .live()
-            .into_iter()
-            .map(class)
-            .filter(|(_, class)| *class != Class::Other)
-            .collect()
+        let all = self.table.live().map(|(_, process)| class(process));
+        all.filter(|(_, class)| *class != Class::Other).collect()
     }
 
     /// The process dependency graph, for drawing.
@@ -276,8 +262,7 @@ impl State {
                 });
             }
         }
-        for node in self.table.live() {
-            let process = &self.table[node];
+        for (node, process) in self.table.live() {
             if at_edge[node as usize] || process.told.is_some() {
                 let rating = process.told.unwrap_or(Rating {
                     slice_pm: 1000,
