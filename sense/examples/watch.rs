@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Watches a display and prints each message as a line of JSON: `cargo run -p limelight-sense --example watch -- :0`.
+//! With the arguments the daemon gives (`watch --display :0 --report-fd 3`) it is the helper itself, for the tests.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -16,7 +17,14 @@ fn main() {
 }
 
 fn print_messages() -> Result<(), Box<dyn std::error::Error>> {
-    let display = std::env::args().nth(1).ok_or("name the display to watch, such as :0")?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let display = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [display] => display.to_owned(),
+        ["watch", "--display", display, "--report-fd", number] => {
+            return Ok(watch(WatchOptions::from_numbers(display.to_owned(), number.parse()?)?)?);
+        }
+        _ => return Err("name the display to watch, such as :0".into()),
+    };
     let (ours, report) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     let helper = std::thread::spawn(move || watch(WatchOptions { display, report }));
     let mut packet = vec![0; MAX_PACKET_BYTES];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The helper's life: one session after another, for as long as the daemon listens.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use limelight_abi::sense::{MAX_STRING_BYTES, SenseMessage};
@@ -25,6 +25,25 @@ pub struct WatchOptions {
     pub display: String,
     /// A `SOCK_SEQPACKET` socket for [`SenseMessage`] packets.
     pub report: OwnedFd,
+}
+
+impl WatchOptions {
+    /// The options of `limelight watch --display DISPLAY --report-fd NUMBER`.
+    ///
+    /// # Errors
+    /// [`WatchError::NotASocket`] if no descriptor of that number was handed over.
+    pub fn from_numbers(display: String, report_fd: RawFd) -> Result<Self, WatchError> {
+        let refused = |reason: &str| WatchError::NotASocket { reason: format!("descriptor {report_fd} {reason}") };
+        if report_fd < 3 {
+            return Err(refused("is not one that was handed over"));
+        }
+        // SAFETY: used for one system call that fails cleanly on a closed descriptor.
+        let inherited = unsafe { BorrowedFd::borrow_raw(report_fd) };
+        // A duplicate is owned here without doubt; the original stays open until exit, which nobody notices: the daemon
+        // holds the only other end.
+        let report = inherited.try_clone_to_owned().map_err(|error| refused(&error.to_string()))?;
+        Ok(Self { display, report })
+    }
 }
 
 /// Watches a display and reports until the other end of the report socket is closed.

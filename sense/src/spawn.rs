@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Starts a helper as a display's owner, with nothing of root's in it, and reads what it says.
+//!
+//! The helper gets the owner's uid and gid and no other groups, an environment of three variables, the report socket and
+//! the standard descriptors, and cannot gain rights again (`PR_SET_NO_NEW_PRIVS`). It dies with the thread that started
+//! it (`PR_SET_PDEATHSIG`), so start helpers from a thread that lives as long as the daemon.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use limelight_abi::sense::{MAX_PACKET_BYTES, SenseError, SenseMessage};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use nix::unistd::{Pid, Uid, User, getpid, getppid};
+
+use crate::displays::Display;
+
+/// Why a helper could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The socket pair could not be made.
+    #[error("cannot make a socket for the helper of {display}: {source}")]
+    Socket {
+        /// The display's name.
+        display: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The program could not be started as the owner.
+    #[error("cannot start {helper} for {display} as uid {uid}: {source}; it must be readable and executable for everybody")]
+    Start {
+        /// The helper's program.
+        helper: PathBuf,
+        /// The display's name.
+        display: String,
+        /// The owner.
+        uid: u32,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// Why nothing more comes from a helper.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// It ended; why is on the standard error output it shares with the daemon.
+    #[error("the display helper ended")]
+    Ended,
+    /// It said something that is not a message: drop it.
+    #[error(transparent)]
+    Message(#[from] SenseError),
+    /// The socket failed.
+    #[error("cannot read from the display helper: {0}")]
+    Socket(io::Error),
+}
+
+/// A running helper. Dropping it ends the helper.
+#[derive(Debug)]
+pub struct Helper {
+    child: Child,
+    socket: OwnedFd,
+    packet: Vec<u8>,
+}
+
+impl Helper {
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its next message; `None` if it has none now. Never waits: poll [`Self::as_fd`].
+    ///
+    /// # Errors
+    /// See [`ReceiveError`]; the helper is of no more use then.
+    pub fn receive(&mut self) -> Result<Option<SenseMessage>, ReceiveError> {
+        match recv(self.socket.as_raw_fd(), &mut self.packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC) {
+            Ok(0) => Err(ReceiveError::Ended),
+            Ok(bytes) => {
+                let packet = self.packet.get(..bytes).ok_or(SenseError::TooLong { bytes })?;
+                Ok(Some(SenseMessage::decode(packet)?))
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(Errno::ECONNRESET) => Err(ReceiveError::Ended),
+            Err(errno) => Err(ReceiveError::Socket(errno.into())),
+        }
+    }
+}
+
+impl AsFd for Helper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // It holds nothing that would need an orderly end. Both fail only if it has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts `helper` (`limelight`) to watch `display` as the display's owner.
+///
+/// # Errors
+/// See [`SpawnError`]. That the helper cannot watch after all shows in [`Helper::receive`].
+pub fn spawn_helper(display: &Display, helper: &Path) -> Result<Helper, SpawnError> {
+    let socket_failed = |errno: Errno| SpawnError::Socket { display: display.name.clone(), source: errno.into() };
+    let (ours, theirs) =
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(socket_failed)?;
+    fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(socket_failed)?;
+    let mut command = command(display, helper, theirs.as_raw_fd());
+    let (report, parent) = (theirs.as_raw_fd(), getpid());
+    // SAFETY: between fork and exec, `prepare` makes system calls and nothing else: no allocation, no lock.
+    unsafe { command.pre_exec(move || prepare(report, parent)) };
+    let child = command.spawn().map_err(|source| SpawnError::Start {
+        helper: helper.into(),
+        display: display.name.clone(),
+        uid: display.uid,
+        source,
+    })?;
+    Ok(Helper { child, socket: ours, packet: vec![0; MAX_PACKET_BYTES] })
+}
+
+fn command(display: &Display, helper: &Path, report: RawFd) -> Command {
+    let home = User::from_uid(Uid::from_raw(display.uid)).ok().flatten().map_or_else(|| "/".into(), |user| user.dir);
+    let mut command = Command::new(helper);
+    command
+        .args([OsStr::new("watch"), "--display".as_ref(), display.name.as_ref(), "--report-fd".as_ref()])
+        .arg(report.to_string())
+        .env_clear()
+        .env("DISPLAY", &display.name)
+        .env("HOME", home)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        // Setting a uid as root also drops every supplementary group (std::os::unix::process::CommandExt::uid).
+        .gid(display.gid)
+        .uid(display.uid);
+    if let Some(xauthority) = &display.xauthority {
+        command.env("XAUTHORITY", xauthority);
+    }
+    command
+}
+
+/// Runs in the child, as the owner, just before the helper's program.
+fn prepare(report: RawFd, parent: Pid) -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != parent {
+        return Err(Errno::ESRCH.into());
+    }
+    // Everything but the standard descriptors closes on exec, then the report socket does not.
+    #[allow(clippy::cast_possible_wrap)]
+    let flags = nix::libc::CLOSE_RANGE_CLOEXEC as nix::libc::c_int;
+    // SAFETY: close_range with this flag changes descriptor flags only; nothing is closed under anybody's hands.
+    let changed = unsafe { nix::libc::close_range(3, u32::MAX, flags) };
+    Errno::result(changed)?;
+    // SAFETY: the descriptor was open in the parent at the fork and nothing has closed it since.
+    let report = unsafe { BorrowedFd::borrow_raw(report) };
+    fcntl(report, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(())
+}
