@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long one rating pass takes with 10,000 processes and 100,000 edges, for graphs of several shapes, where every process
-//! is also a source on both sides. The budget is 5 ms.
+//! How long one rating pass takes with 10,000 processes and 100,000 edges, for graphs of several shapes, where
+//! every process is also a source on both sides. The budget is 5 ms.
 //!
 //!     cargo run --release -p limelight-policy --example pass_cost
 

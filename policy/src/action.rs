@@ -35,7 +35,8 @@ pub struct Rating {
     pub in_milli: u32,
     /// P_out in thousandths.
     pub out_milli: u32,
-    /// Its share of the full slice, per mille, 1..=1000 (5.1); 1000 for a process of class OTHER, whose slice no rating cuts.
+    /// Its share of the full slice, per mille, 1..=1000 (5.1); 1000 for a process of class OTHER, whose slice no
+    /// rating cuts.
     pub slice_pm: u32,
     /// Ratings do not travel through it: it must not lend at a wake-up. What it forks inherits all the same.
     pub hub: bool,
@@ -58,8 +59,8 @@ impl Rating {
 
 /// A change to what the scheduler knows. Only changes are asked for: what is not mentioned stays.
 ///
-/// After [`Event::Exit`](crate::Event::Exit) nothing is asked for: the scheduler drops the entry with the last thread, and
-/// a late `Clear` could hit the next process with that number.
+/// After [`Event::Exit`](crate::Event::Exit) nothing is asked for: the scheduler drops the entry with the last
+/// thread, and a late `Clear` could hit the next process with that number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {

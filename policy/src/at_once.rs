@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The immediate path (HuC tech report, 4.3, last paragraph): what cannot wait for the next pass.
 //!
-//! When a process with rating 0 receives input, the search is run from it alone. The paper's average would also halve
-//! everybody who is *not* reached each time this happens; that cannot be meant, so here ratings only rise: who had none gets
-//! the whole of it, as one that is lent gets the whole of the lender's, and who had one gets the average where that is more.
-//! The same for output, which the paper leaves to the period: a program's first frame should not wait a second either.
+//! When a process with rating 0 receives input, the search is run from it alone. The paper's average would also
+//! halve everybody who is *not* reached each time this happens; that cannot be meant, so here ratings only rise:
+//! who had none gets the whole of it, as one that is lent gets the whole of the lender's, and who had one gets the
+//! average where that is more. The same for output, which the paper leaves to the period: a program's first frame
+//! should not wait a second either.
 
 use crate::action::Action;
 use crate::event::{DisplayId, GivenKind, ProcessId};
@@ -118,9 +119,9 @@ impl State {
 
     /// Take over a rating that the scheduler gave by itself (fork, lending).
     ///
-    /// The copy is as old as what it was copied from. A report may cross a pass: then the giver has since been halved, and the
-    /// copy is halved too. Without this, two processes that lend to each other around the passes would keep each
-    /// other rated for ever.
+    /// The copy is as old as what it was copied from. A report may cross a pass: then the giver has since been
+    /// halved, and the copy is halved too. Without this, two processes that lend to each other around the passes
+    /// would keep each other rated for ever.
     pub(crate) fn take_over(
         &mut self,
         pid: ProcessId,

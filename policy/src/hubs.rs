@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hubs: processes that everything talks to, so that talking to them means nothing.
 //!
-//! The paper lets no search go through the X server, "or else every node's temporal rating will contribute to every other
-//! node's" (4.3). The same holds for every other process that serves the whole desktop. A hub receives ratings (it must run
-//! for the person to be served) and does not pass them on.
+//! The paper lets no search go through the X server, "or else every node's temporal rating will contribute to every
+//! other node's" (4.3). The same holds for every other process that serves the whole desktop. A hub receives
+//! ratings (it must run for the person to be served) and does not pass them on.
 //!
 //! Two ways to be one: by role ([`role_of`], decided from the program's name by whoever can read it), and by fan-out
 //! (`recognise`): having recently both woken and been woken by many processes that do not descend from it. Descent is
@@ -143,12 +143,12 @@ pub fn role_of(name: &str) -> Option<HubRole> {
     };
     PROGRAMS
         .iter()
-        .find(|(_, programs)| programs.iter().any(|program| is(program)))
+        .find(|(_, programs)| programs.iter().any(is))
         .map(|(role, _)| *role)
 }
 
-/// Decide who is a hub by fan-out, after the settings `hub_enter`, `hub_leave` and `hub_passes`. Roles known by name stay.
-/// Returns for each slot whether it holds a hub.
+/// Decide who is a hub by fan-out, after the settings `hub_enter`, `hub_leave` and `hub_passes`. Roles known by
+/// name stay. Returns for each slot whether it holds a hub.
 pub(crate) fn recognise(
     table: &mut Table,
     settings: &Settings,

@@ -24,8 +24,9 @@
 //! * `pass`: the once-a-second rating pass; `at_once`: the immediate path (4.3, last paragraph).
 //! * [`view`]: explanations and the graph, for people.
 //!
-//! Units: ratings are in thousandths (`_milli`) of the scale of 4.1.2, where a rating of N means "input N seconds before
-//! it is forgotten"; so K = 10 s is 10,000. They are integers, hence sums do not depend on the order of summing.
+//! Units: ratings are in thousandths (`_milli`) of the scale of 4.1.2, where a rating of N means "input N seconds
+//! before it is forgotten"; so K = 10 s is 10,000. They are integers, hence sums do not depend on the order of
+//! summing.
 
 pub mod action;
 mod at_once;

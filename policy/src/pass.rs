@@ -29,8 +29,8 @@ struct Found {
 }
 
 impl State {
-    /// The pass. Does nothing when less than half a second has passed since the last one; ages by as many seconds as have
-    /// passed when it is late.
+    /// The pass. Does nothing when less than half a second has passed since the last one; ages by as many seconds
+    /// as have passed when it is late.
     pub(crate) fn pass(&mut self, now_ns: u64) -> Vec<Action> {
         let Some(elapsed_s) = self.elapsed_s(now_ns) else {
             return Vec::new();
@@ -141,8 +141,8 @@ impl State {
             (u64::from(u32::MAX - milli) << 32) | u64::from(*node)
         });
         let mut origin = trace(links, is_hub, &sources);
-        // A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the server, so that
-        // most of it reaches the server over the graph as well: the larger of the two, not both.
+        // A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the
+        // server, so that most of it reaches the server over the graph as well: the larger of the two, not both.
         for (place, display) in self.displays.iter().enumerate() {
             let Some(server) = display.server else {
                 continue;
@@ -158,7 +158,8 @@ impl State {
         }
     }
 
-    /// P = (P + P_t) / 2 (4.3, step 3); then counters count down by the seconds that went by (4.1.2) and reports get old.
+    /// P = (P + P_t) / 2 (4.3, step 3); then counters count down by the seconds that went by (4.1.2) and reports
+    /// get old.
     fn average(&mut self, elapsed_s: u32, found: [&Found; 2]) {
         for (node, process) in self.table.live_mut() {
             for (facet, found) in process.facets.iter_mut().zip(found) {
@@ -200,28 +201,28 @@ impl State {
     }
 }
 
-/// By which way each process is reached, for `explain`: the shortest, from the strongest source; `sources` strongest first.
+/// By which way each process is reached, for `explain`: the shortest, from the strongest source; `sources`
+/// strongest first.
 fn trace(links: &Links, is_hub: &[bool], sources: &[Source]) -> Vec<Option<Origin>> {
     let mut origin = vec![None; links.nodes()];
+    let mut seen = vec![false; links.nodes()];
     let mut queue = Vec::new();
     for &(node, _, display) in sources {
-        if origin[node as usize]
-            .replace(Origin::Device(display))
-            .is_none()
-        {
+        if !std::mem::replace(&mut seen[node as usize], true) {
+            origin[node as usize] = Some(Origin::Device(display));
             queue.push(node);
         }
     }
     let mut next = 0;
-    while let Some(&node) = queue.get(next) {
+    // Once all have been seen there is no need to look at the rest of the edges.
+    while let Some(&node) = queue.get(next).filter(|_| queue.len() < links.nodes()) {
         next += 1;
         if is_hub[node as usize] {
             continue;
         }
         for &(end, count) in links.of(node) {
-            let way = &mut origin[end as usize];
-            if way.is_none() {
-                *way = Some(Origin::Edge {
+            if !std::mem::replace(&mut seen[end as usize], true) {
+                origin[end as usize] = Some(Origin::Edge {
                     with: Some(node),
                     count,
                 });

@@ -13,13 +13,14 @@ pub(crate) fn changed_mpct(changed_pct: f64) -> u64 {
     ((changed_pct * 1000.0) as u64).min(MOST_CHANGED_MPCT)
 }
 
-/// C_tout on the scale of C_tin (4.3: "output ratings are normalized to the same scale as the input ratings"; how, is left
-/// open). Linear: the client that changed most of what the person sees gets K, the others in proportion.
+/// C_tout on the scale of C_tin (4.3: "output ratings are normalized to the same scale as the input ratings"; how,
+/// is left open). Linear: the client that changed most of what the person sees gets K, the others in proportion.
 ///
 /// * Less than `output_full_pct` changed by everybody does not earn K: on a quiet screen a small change stays small.
 /// * Less than `output_least_pct` is no output: 0.
-/// * Anything more is worth at least twice `rating_least_milli`, so that the average of 4.3 makes it positive: a small
-///   display beside a film is HUCOUT too ("all processes that have positive output ratings", 5.1), with a shorter slice.
+/// * Anything more is worth at least twice `rating_least_milli`, so that the average of 4.3 makes it positive: a
+///   small display beside a film is HUCOUT too ("all processes that have positive output ratings", 5.1), with a
+///   shorter slice.
 ///
 /// Both arguments in thousandths of % of the screen per period; the result in thousandths.
 pub(crate) fn output_milli(settings: &Settings, changed_mpct: u64, most_mpct: u64) -> u32 {
@@ -47,8 +48,9 @@ pub(crate) fn average(settings: &Settings, rating_milli: u32, temporal_milli: u6
 /// ones "a lower allocation, but more than their proportion (e.g. a rating of 0.3 of the maximal rating can lead to an
 /// allocation of 0.5)", so that a newcomer can build up its rating.
 ///
-/// The straight line through those two points, (2 + 5 r) / 7: 1000 at r = 1, 500 at 0.3, and never below 285, which also
-/// keeps the smallest slice from costing more in switches than it gives. A rating above `most_milli` gets 1000.
+/// The straight line through those two points, (2 + 5 r) / 7: 1000 at r = 1, 500 at 0.3, and never below 285, which
+/// also keeps the smallest slice from costing more in switches than it gives. A rating above `most_milli` gets
+/// 1000.
 pub fn slice_share_pm(rating_milli: u32, most_milli: u32) -> u32 {
     if rating_milli >= most_milli {
         return 1000;
@@ -71,7 +73,8 @@ mod tests {
         assert_eq!(slice_share_pm(0, 0), 1000);
     }
 
-    /// The largest output gets K, others in proportion; a quiet screen gives no K; a cursor is nothing; a film hides nobody.
+    /// The largest output gets K, others in proportion; a quiet screen gives no K; a cursor is nothing; a film
+    /// hides nobody.
     #[test]
     fn outputs_share_the_scale_of_input() {
         let settings = Settings::default();

@@ -4,9 +4,9 @@
 //! The paper runs a breadth-first search from each source and adds the source's rating to whatever it reaches: with S
 //! sources and E edges that is S * E steps, a second of CPU time where 10,000 processes draw. The same sums come from:
 //!
-//! 1. *Strongly connected components.* Whoever reaches one member of a cycle reaches all, so a cycle is one node, and all
-//!    sources in it are one source. What is left has no cycles (Tarjan 1972; both directions of the graph have the same
-//!    components).
+//! 1. *Strongly connected components.* Whoever reaches one member of a cycle reaches all, so a cycle is one node,
+//!    and all sources in it are one source. What is left has no cycles (Tarjan 1972; both directions of the graph
+//!    have the same components).
 //! 2. *Sets of sources as bits.* In topological order each component's set of sources is complete before it is handed
 //!    on, so one walk over the edges serves all sources.
 //!
@@ -14,8 +14,8 @@
 //!
 //! The sums are exactly the paper's for up to [`MAX_GROUPS`] sources that are not in one cycle. Beyond that, on one
 //! direction of one pass, only the strongest spread; the others keep their own rating. An X server takes 256
-//! clients unless told otherwise, and nobody attends to so many programs; the bound is there so that nobody can make the
-//! pass slow.
+//! clients unless told otherwise, and nobody attends to so many programs; the bound is there so that nobody can
+//! make the pass slow.
 
 use crate::graph::{Links, Node};
 
@@ -179,8 +179,8 @@ impl Condensed {
 
 /// Adds up the ratings of a set of groups, eight groups per look-up.
 struct Weigher {
-    /// For each byte of a set: the sum for each of its 256 values. 32 bits, so that the tables fit the first cache; sums stop
-    /// at 2^32, where ratings stop too.
+    /// For each byte of a set: the sum for each of its 256 values. 32 bits, so that the tables fit the first cache;
+    /// sums stop at 2^32, where ratings stop too.
     tables: Vec<[u32; 256]>,
 }
 
@@ -216,8 +216,8 @@ impl Weigher {
 }
 
 /// Tarjan's strongly connected components of the graph without its hubs, without recursion (a chain of 10,000
-/// processes is no reason to overflow a stack). Returns the component of each node, the nodes grouped by component, lowest
-/// first, and the number of components.
+/// processes is no reason to overflow a stack). Returns the component of each node, the nodes grouped by component,
+/// lowest first, and the number of components.
 fn components(forward: &Links, is_hub: &[bool]) -> (Vec<u32>, Vec<Node>, usize) {
     let new = |is_hub: &bool| match is_hub {
         // Met, and in no component that is being built: the search takes no notice of it.
@@ -379,9 +379,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
+        #![proptest_config(ProptestConfig::with_cases(192))]
 
-        /// On random graphs with cycles, hubs and sources anywhere (hubs too), the sums are the naive search's, both ways.
+        /// On random graphs with cycles, hubs and sources anywhere (hubs too), the sums are the naive search's,
+        /// both ways.
         #[test]
         fn sums_are_those_of_a_search_from_each_source(
             raw in prop::collection::vec((0u32..40, 0u32..40), 0..120),

@@ -131,32 +131,37 @@ macro_rules! settings {
 
 settings! {
     input_memory_s: u32 = 10, 1, 600, "seconds",
-        "How long a process stays HuC after its last input: HuC's K (4.1.2). 10: longer than the pauses inside a burst of \
-         typing or reading, shorter than it takes to turn to something else. Raising it keeps programs urgent that the \
-         person has left.";
+        "How long a process stays HuC after its last input: HuC's K (4.1.2). 10: longer than the pauses inside a \
+         burst of typing or reading, shorter than it takes to turn to something else. Raising it keeps programs \
+         urgent that the person has left.";
     rating_least_milli: u32 = 250, 1, 500, "thousandths of a rating",
-        "A rating below this is 0 (4.3 halves for ever; somewhere it has to end). 250: a process that nothing reaches any \
-         more leaves its class within six seconds. Raising it forgets sooner; lowering it makes the tail longer.";
+        "A rating below this is 0 (4.3 halves for ever; somewhere it has to end). 250: a process that nothing \
+         reaches any more leaves its class within six seconds. Raising it forgets sooner; lowering it makes the \
+         tail longer.";
     output_full_pct: f64 = 5.0, 0.01, 1000.0, "% of the screen changed per second",
-        "Output ratings are put on the scale of input ratings (4.3): the client that changed most of the screen gets K, but \
-         only if it changed this much. 5: a line of text five times a second is half of it, any film is far above. Raising \
-         it lowers the output ratings of quiet screens.";
+        "Output ratings are put on the scale of input ratings (4.3): the client that changed most of the screen \
+         gets K, but only if it changed this much. 5: a line of text five times a second is half of it, any film \
+         is far above. Raising it lowers the output ratings of quiet screens.";
     output_least_pct: f64 = 0.25, 0.0, 100.0, "% of the screen changed per second",
-        "Less visible change than this is no output. 0.25: a blinking cursor (0.01 to 0.05) or a clock's seconds do not make \
-         a process HuC, a line of text does. Raising it makes small displays, such as meters, count for nothing.";
+        "Less visible change than this is no output. 0.25: a blinking cursor (0.01 to 0.05) or a clock's seconds \
+         do not make a process HuC, a line of text does. Raising it makes small displays, such as meters, count \
+         for nothing.";
     server_least_milli: u32 = 500, 0, 10000, "thousandths of a rating",
-        "The input rating a display server keeps while nobody does anything. The server handles an input event before \
-         anyone can report it: rated 0, it would keep the first key after a pause waiting behind everything. 0 is the paper to the letter. \
-         Raising it gives the server longer slices beside HUCIN processes.";
+        "The input rating a display server keeps while nobody does anything. The server handles an input event \
+         before anyone can report it: rated 0, it would keep the first key after a pause waiting behind \
+         everything. 0 is the paper to the letter. Raising it gives the server longer slices beside HUCIN \
+         processes.";
     hub_enter: u32 = 40, 2, 100000, "processes",
-        "A process is a hub when it recently both woke and was woken by this many others that do not descend from it. 40: more than any \
-         desktop program talks to both ways; a shell's jobs, make's children, a browser's or tmux's own processes descend \
-         from it and do not count. Raising it lets ratings flow through busier processes.";
+        "A process is a hub when it recently both woke and was woken by this many others that do not descend from \
+         it. 40: more than any desktop program talks to both ways; a shell's jobs, make's children, a browser's \
+         or tmux's own processes descend from it and do not count. Raising it lets ratings flow through busier \
+         processes.";
     hub_leave: u32 = 20, 1, 100000, "processes",
-        "A process recognised by fan-out is no hub any more below this many. Half of hub_enter, so that one on the edge does not \
-         flap. Raising it ends hubs sooner.";
+        "A process recognised by fan-out is no hub any more below this many. Half of hub_enter, so that one on \
+         the edge does not flap. Raising it ends hubs sooner.";
     hub_passes: u32 = 3, 1, 60, "passes",
-        "How many passes in a row the fan-out must last: a burst of short jobs is no hub. Raising it recognises hubs later.";
+        "How many passes in a row the fan-out must last: a burst of short jobs is no hub. Raising it recognises \
+         hubs later.";
 }
 
 impl Settings {

@@ -142,8 +142,8 @@ impl Table {
         same.then_some(node)
     }
 
-    /// The same, made known if it was not. A different start time means that the number was recycled: the old process is
-    /// gone, and nothing of it passes to the new one. `None` for process 0 and when the table is full.
+    /// The same, made known if it was not. A different start time means that the number was recycled: the old
+    /// process is gone, and nothing of it passes to the new one. `None` for process 0 and when the table is full.
     pub fn enter(&mut self, id: ProcessId) -> Option<Node> {
         if id.tgid == 0 {
             return None;

@@ -62,11 +62,11 @@ pub struct Explanation {
     pub rating: Rating,
     /// Why it is a hub, if it is one.
     pub hub: Option<HubRole>,
-    /// Seconds (passes) until it leaves its class if nothing more happens; `None`: a display's server stays as long as its
-    /// display.
+    /// Seconds (passes) until it leaves its class if nothing more happens; `None`: a display's server stays as long
+    /// as its display.
     pub seconds_left: Option<u32>,
-    /// From the process nearest to the person to this one; the first step says which device. Empty for class OTHER. Where
-    /// the process it came from has exited, the path starts after it.
+    /// From the process nearest to the person to this one; the first step says which device. Empty for class OTHER.
+    /// Where the process it came from has exited, the path starts after it.
     pub path: Vec<Step>,
 }
 
@@ -215,12 +215,11 @@ impl State {
                 }
                 same
             });
-            let servers = copy
-                .displays
-                .iter()
-                .filter_map(|display| display.server)
-                .count();
-            if waiting.len() <= servers {
+            let serves = |id: &ProcessId| {
+                let node = copy.table.find(*id);
+                copy.displays.iter().any(|display| display.server == node)
+            };
+            if waiting.keys().all(serves) {
                 break;
             }
         }
