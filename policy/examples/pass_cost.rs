@@ -104,12 +104,12 @@ fn measure(
         times.push(start.elapsed());
         std::hint::black_box(actions);
     }
-    times.sort();
-    Ok(times[times.len() / 2])
+    // The shortest: whatever else runs on the machine can only add to it.
+    Ok(times.into_iter().min().unwrap_or_default())
 }
 
 fn main() -> Result<(), limelight_policy::SettingsError> {
-    println!("{PROCESSES} processes, {EDGES} edges; median of 15 passes, both sides");
+    println!("{PROCESSES} processes, {EDGES} edges; the shortest of 15 passes, both sides");
     let mut within = true;
     for (name, edges, sources, hubs) in shapes() {
         let ms = measure(edges, sources, hubs)?.as_secs_f64() * 1e3;

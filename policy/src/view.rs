@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policy's reasons, for people: why a process has its class, for how long, and the graph behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -106,21 +106,27 @@ pub struct GraphView {
 impl State {
     /// Why a process has its class. `None`: nothing is known of it, so its class is OTHER.
     ///
-    /// Finds how long it lasts by letting a copy of the state age: a few tens of passes.
+    /// Finds how long it lasts by letting a copy of the state age until the class changes: as many passes as seconds are
+    /// left. Whoever may ask should not be allowed to ask all the time.
     pub fn explain(&self, pid: ProcessId) -> Option<Explanation> {
         let node = self.table.find(pid)?;
-        let left = self.seconds_left();
+        let left = self.seconds_left(&BTreeSet::from([self.table[node].id]));
         Some(self.explain_node(node, &left))
     }
 
     /// The same for every process that is rated or a hub, by pid; ages only one copy for all.
     pub fn explain_all(&self) -> Vec<Explanation> {
-        let left = self.seconds_left();
-        let told = self
+        let told = |process: &&Process| process.told.is_some();
+        let ids: BTreeSet<_> = self
             .table
             .live()
-            .filter(|(_, process)| process.told.is_some());
-        let mut all: Vec<_> = told
+            .map(|(_, process)| process)
+            .filter(told)
+            .map(|process| process.id)
+            .collect();
+        let left = self.seconds_left(&ids);
+        let nodes = self.table.live().filter(|(_, process)| told(process));
+        let mut all: Vec<_> = nodes
             .map(|(node, _)| self.explain_node(node, &left))
             .collect();
         all.sort_unstable_by_key(|explanation| explanation.pid);
@@ -196,14 +202,19 @@ impl State {
         }
     }
 
-    /// For each rated process: passes until it leaves its class if nothing more happens. Those that stay are left out.
-    fn seconds_left(&self) -> BTreeMap<ProcessId, u32> {
+    /// For those of `ids` that are rated: passes until they leave their class if nothing more happens. Those that stay
+    /// are left out.
+    fn seconds_left(&self, ids: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
         // K seconds of input, 32 halvings of an edge, 32 of a rating.
         let longest = self.settings.input_memory_s + 64;
-        let mut copy = self.clone();
         let mut left = BTreeMap::new();
+        let mut waiting = self.classes();
+        waiting.retain(|id, _| ids.contains(id));
+        if waiting.is_empty() {
+            return left;
+        }
+        let mut copy = self.clone();
         let mut now_ns = copy.aged_until_ns.unwrap_or(0);
-        let mut waiting = copy.classes();
         for passes in 1..=longest {
             now_ns += 1_000_000_000;
             copy.pass(now_ns);
