@@ -1,1 +1,13 @@
-//! placeholder until the crate lands
+// SPDX-License-Identifier: GPL-2.0-only
+//! limelight's daemon: wiring only. What is seen comes from `limelight-sense` and the scheduler, what to do about it is
+//! decided in `limelight-policy`, and `limelight-sched` does it.
+
+pub mod control;
+mod core;
+mod helpers;
+pub mod procfs;
+mod run;
+mod stats;
+pub mod view;
+
+pub use run::{Options, run};

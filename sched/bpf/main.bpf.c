@@ -112,6 +112,11 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
 		return;
 	}
+	if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
+		count(LL_STAT_wakeups_direct);
+		return;
+	}
 	victim = pick_victim(p, tctx, cpu);
 	if (victim == cpu) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags | SCX_ENQ_PREEMPT);
@@ -145,7 +150,7 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	u32 class;
 
 	bpf_for(class, LL_CLASS_HUCIN, LL_CLASS_OTHER) {
-		if (class >= below || !(huc_waiting[class] | cctx->pinned_waiting[class]))
+		if (class >= below || !(huc_waiting[class_index(class)] | pinned_waiting(cctx, class)))
 			continue;
 		if (take_from_class(cpu, cctx, class)) {
 			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
@@ -193,7 +198,7 @@ static u64 other_slice(s32 cpu, struct cpu_ctx *cctx)
 {
 	u64 waiting = scx_bpf_dsq_nr_queued(shared_queue(llc_of(cpu), LL_CLASS_OTHER));
 
-	waiting = waiting * nr_llcs / nr_cpus + cctx->pinned_waiting[LL_CLASS_OTHER];
+	waiting = waiting * nr_llcs / nr_cpus + pinned_waiting(cctx, LL_CLASS_OTHER);
 	return ll_fair_slice(other_period_ns, waiting, other_slice_min_ns, other_slice_max_ns);
 }
 

@@ -120,14 +120,14 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
 	u32 i;
 
-	if (class < LL_NR_CLASSES && cctx->pinned_waiting[class] && head_vtime(own, &own_vtime)) {
+	if (pinned_waiting(cctx, class) && head_vtime(own, &own_vtime)) {
 		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
 	}
 	if (scx_bpf_dsq_move_to_local(shared, 0))
 		return true;
-	if (class < LL_NR_CLASSES && cctx->pinned_waiting[class] && scx_bpf_dsq_move_to_local(own, 0))
+	if (pinned_waiting(cctx, class) && scx_bpf_dsq_move_to_local(own, 0))
 		return true;
 	if (nr_llcs > 1) {
 		bpf_for(i, 0, nr_llcs)
@@ -140,9 +140,9 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 /* Does a task of a class above @class wait for @cpu? */
 static bool more_urgent_waits(struct cpu_ctx *cctx, u32 class)
 {
-	if (class > LL_CLASS_HUCIN && (huc_waiting[LL_CLASS_HUCIN] | cctx->pinned_waiting[LL_CLASS_HUCIN]))
+	if (class > LL_CLASS_HUCIN && (huc_waiting[LL_CLASS_HUCIN] | pinned_waiting(cctx, LL_CLASS_HUCIN)))
 		return true;
-	return class > LL_CLASS_HUCOUT && (huc_waiting[LL_CLASS_HUCOUT] | cctx->pinned_waiting[LL_CLASS_HUCOUT]);
+	return class > LL_CLASS_HUCOUT && (huc_waiting[LL_CLASS_HUCOUT] | pinned_waiting(cctx, LL_CLASS_HUCOUT));
 }
 
 #endif /* LIMELIGHT_QUEUE_H */

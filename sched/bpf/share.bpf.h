@@ -52,7 +52,7 @@ static bool share_is_due(struct cpu_ctx *cctx)
 {
 	if (share_credit_ns >= (s64)slice_min_ns)
 		return true;
-	return cctx->share_credit_ns >= (s64)slice_min_ns && cctx->pinned_waiting[LL_CLASS_OTHER];
+	return cctx->share_credit_ns >= (s64)slice_min_ns && pinned_waiting(cctx, LL_CLASS_OTHER);
 }
 
 #endif /* LIMELIGHT_SHARE_H */

@@ -60,15 +60,33 @@ u32 huc_waiting[LL_NR_CLASSES];
 /* Each class's clock: the greatest virtual time at which a task of it has started to run. */
 u64 class_vtime[LL_NR_CLASSES];
 
-/* The index of @cpu in an array of LL_MAX_CPUS, a power of two: the mask is what shows the verifier that it is in bounds. */
+/*
+ * Indexes of an array of LL_MAX_CPUS or LL_NR_CLASSES, both powers of two. The mask shows the verifier that they are in bounds,
+ * the barrier keeps clang from proving that it is not needed.
+ */
 static u32 cpu_index(s32 cpu)
 {
-	return (u32)cpu & (LL_MAX_CPUS - 1);
+	u32 index = cpu;
+
+	barrier_var(index);
+	return index & (LL_MAX_CPUS - 1);
+}
+
+static u32 class_index(u32 class)
+{
+	barrier_var(class);
+	return class & (LL_NR_CLASSES - 1);
 }
 
 static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
 	return &cpu_ctxs[cpu_index(cpu)];
+}
+
+/* Does a task of @class wait that only the CPU of @cctx can run? */
+static u32 pinned_waiting(const struct cpu_ctx *cctx, u32 class)
+{
+	return cctx->pinned_waiting[class_index(class)];
 }
 
 static struct cpu_ctx *this_cpu_ctx(void)
@@ -92,10 +110,10 @@ static bool is_kthread(const struct task_struct *p)
 	return p->flags & PF_KTHREAD;
 }
 
-/* Can only one CPU run @p? */
+/* Can only one CPU run @p, of several? Then it waits in that CPU's own queue. */
 static bool is_pinned(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed == 1 || is_migration_disabled(p);
+	return nr_cpus > 1 && (p->nr_cpus_allowed == 1 || is_migration_disabled(p));
 }
 
 static bool is_huc_class(u32 class)

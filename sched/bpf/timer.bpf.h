@@ -85,6 +85,13 @@ static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
 			rescue_from(shared_queue(i, class), rescue_queue(i), now);
 	}
+	bpf_for(i, 0, nr_cpus) {
+		if (nr_cpus == 1)
+			break;
+		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+			if (pinned_waiting(cpu_ctx_of(i), class))
+				rescue_from(pinned_queue(i, class), rescue_queue(llc_of(i)), now);
+	}
 	bpf_timer_start(timer, rescue_period_ns, 0);
 	return 0;
 }

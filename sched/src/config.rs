@@ -13,6 +13,17 @@ pub enum Policy {
     Unified,
 }
 
+impl Policy {
+    /// As in `--policy`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Huc => "huc",
+            Policy::Unified => "unified",
+        }
+    }
+}
+
 /// What can be set. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

@@ -31,6 +31,8 @@ pub struct Exit {
     pub reason: String,
     /// Only the set of CPUs changed: load it again.
     pub restart: bool,
+    /// Somebody asked the kernel to take it off (SysRq-S): leave it off.
+    pub by_administrator: bool,
 }
 
 /// A loaded and running scheduler. Dropping it gives the CPUs back to the kernel's own.
@@ -69,7 +71,10 @@ impl<'obj> Scheduler<'obj> {
         drop(self.link.take());
         let info = uei_read!(&self.skel, uei);
         let restart = info.should_restart();
-        Exit { reason: info.report().err().map_or_else(|| "taken off".to_owned(), |error| error.to_string()), restart }
+        // report() prints the kernel's dump, where there is one, and returns the reason of an end that was not wanted.
+        let reason = info.report().err().map_or_else(|| "taken off".to_owned(), |error| error.to_string());
+        let by_administrator = reason.contains("sysrq");
+        Exit { reason, restart, by_administrator }
     }
 
     /// Write the rating of process `tgid`. It takes effect with the next [`Self::publish`].

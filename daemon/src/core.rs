@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The middle of the daemon: what was seen goes to the policy, what the policy asks for goes to the scheduler.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+
+use anyhow::Result;
+use limelight_abi::sched::{
+    LL_RATING_HUB, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, STATS, ll_rating,
+};
+use limelight_policy::hubs::role_of;
+use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
+use limelight_sched::Scheduler;
+use log::warn;
+
+use crate::procfs;
+use crate::view::{ExplainView, ProcessStatus, wait_percentile_ms};
+
+/// A process that stays rated may have executed another program: its role is looked up again this often, in passes.
+const ROLE_PASSES: u64 = 5;
+
+/// Milli-rating that keeps the daemon's helpers in class HUCIN, below whatever the person really uses.
+const HELPER_MILLI: u32 = 1;
+
+/// What outlives one scheduler: it is loaded again whenever the set of CPUs changes.
+pub struct Memory {
+    /// The policy's state.
+    pub state: State,
+    started: Instant,
+    told: BTreeMap<u32, Rating>,
+}
+
+impl Memory {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(state: State) -> Self {
+        Self { state, started: Instant::now(), told: BTreeMap::new() }
+    }
+}
+
+/// Ratings, from events to the scheduler.
+pub struct Core<'obj> {
+    scheduler: Scheduler<'obj>,
+    state: State,
+    started: Instant,
+    /// What the scheduler was last told of each process.
+    told: BTreeMap<u32, Rating>,
+    /// Our own processes: not the policy's business.
+    own: BTreeSet<u32>,
+    /// Pass in which the role of a process was last looked up.
+    roles: HashMap<u32, u64>,
+    /// CPU time of each rated process at the last pass, and its share of the second before that.
+    cpu: HashMap<u32, (u64, f64)>,
+    passes: u64,
+    last_pass: Instant,
+    tracking: bool,
+}
+
+impl<'obj> Core<'obj> {
+    /// Begin with a scheduler that was just loaded, and what was known before, if anything was.
+    ///
+    /// # Errors
+    /// The scheduler cannot be told about the daemon.
+    pub fn new(scheduler: Scheduler<'obj>, memory: Memory) -> Result<Self> {
+        let now = Instant::now();
+        let mut core = Self {
+            scheduler,
+            state: memory.state,
+            started: memory.started,
+            told: memory.told,
+            own: BTreeSet::new(),
+            roles: HashMap::new(),
+            cpu: HashMap::new(),
+            passes: 0,
+            last_pass: now,
+            tracking: false,
+        };
+        core.adopt(std::process::id(), LL_RATING_SELF)?;
+        core.retell()?;
+        Ok(core)
+    }
+
+    /// The scheduler, to ask whether it still runs.
+    #[must_use]
+    pub fn scheduler(&self) -> &Scheduler<'obj> {
+        &self.scheduler
+    }
+
+    /// Give up the scheduler and keep what is known, for another one.
+    #[must_use]
+    pub fn into_parts(self) -> (Scheduler<'obj>, Memory) {
+        (self.scheduler, Memory { state: self.state, started: self.started, told: self.told })
+    }
+
+    /// Does anybody serve the person now?
+    #[must_use]
+    pub fn tracking(&self) -> bool {
+        self.tracking
+    }
+
+    /// Processes with a rating.
+    #[must_use]
+    pub fn rated(&self) -> u64 {
+        self.told.values().filter(|rating| (rating.in_milli | rating.out_milli) != 0).count() as u64
+    }
+
+    /// Seconds since the daemon started.
+    #[must_use]
+    pub fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    /// A process of ours started: it must run for the others to be seen, and passes no rating on.
+    ///
+    /// # Errors
+    /// The scheduler cannot be told.
+    pub fn adopt_helper(&mut self, pid: u32) -> Result<()> {
+        self.adopt(pid, LL_RATING_HUB)
+    }
+
+    fn adopt(&mut self, pid: u32, flags: u32) -> Result<()> {
+        self.own.insert(pid);
+        let rating = ll_rating { in_milli: HELPER_MILLI, slice_pm: 1000, flags, ..ll_rating::default() };
+        self.scheduler.set_rating(pid, &rating)?;
+        self.scheduler.publish(self.tracking, Some(pid))
+    }
+
+    /// A process of ours ended.
+    pub fn dismiss_helper(&mut self, pid: u32) {
+        self.own.remove(&pid);
+        self.scheduler.clear_rating(pid);
+    }
+
+    /// Something happened: decide, and let it take effect at once.
+    ///
+    /// # Errors
+    /// The scheduler cannot be told.
+    pub fn handle(&mut self, event: Event) -> Result<()> {
+        let at_once = match &event {
+            Event::Input { pid, .. } | Event::Output { pid, .. } => Some(pid.tgid),
+            _ => None,
+        };
+        if at_once.is_some_and(|pid| self.own.contains(&pid)) {
+            return Ok(());
+        }
+        let actions = step(&mut self.state, event, self.now_ns());
+        self.carry_out(&actions, at_once)
+    }
+
+    /// The pass of each second: what the scheduler saw, who is gone, and the new ratings.
+    ///
+    /// # Errors
+    /// The scheduler cannot be read or told.
+    pub fn pass(&mut self) -> Result<()> {
+        self.passes += 1;
+        self.learn_from_scheduler()?;
+        let edges = self.take_edges()?;
+        self.learn_roles(&edges);
+        let now = self.now_ns();
+        let mut actions = step(&mut self.state, Event::Edges(edges), now);
+        actions.extend(step(&mut self.state, Event::Tick, now));
+        self.carry_out(&actions, None)?;
+        self.measure_cpu();
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Ratings that BPF gave by itself, and processes that took their entry with them when they ended.
+    fn learn_from_scheduler(&mut self) -> Result<()> {
+        let now = self.now_ns();
+        let held: BTreeMap<u32, ll_rating> = self.scheduler.ratings()?.into_iter().collect();
+        let gone: Vec<u32> = self.told.keys().copied().filter(|pid| !held.contains_key(pid)).collect();
+        for pid in gone {
+            self.told.remove(&pid);
+            self.cpu.remove(&pid);
+            self.roles.remove(&pid);
+            step(&mut self.state, Event::Exit { pid: pid.into() }, now);
+        }
+        for (pid, rating) in held {
+            let Some(kind) = given_kind(&rating) else { continue };
+            // An entry that says the same until the next pass overwrites it is reported once: by then it is told.
+            let (in_milli, out_milli) = (rating.in_milli, rating.out_milli);
+            self.told.insert(pid, Rating { in_milli, out_milli, slice_pm: rating.slice_pm, hub: false, from: Some(rating.from_tgid) });
+            step(&mut self.state, Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli }, now);
+        }
+        Ok(())
+    }
+
+    fn take_edges(&self) -> Result<Vec<Edge>> {
+        let drained = self.scheduler.drain_edges()?.into_iter();
+        let of_others = drained.filter(|(edge, _)| !self.own.contains(&edge.from_tgid) && !self.own.contains(&edge.to_tgid));
+        Ok(of_others
+            .map(|(edge, count)| Edge { from: edge.from_tgid.into(), to: edge.to_tgid.into(), count })
+            .collect())
+    }
+
+    fn learn_roles(&mut self, edges: &[Edge]) {
+        let now = self.now_ns();
+        let seen: BTreeSet<u32> =
+            edges.iter().flat_map(|edge| [edge.from.tgid, edge.to.tgid]).chain(self.told.keys().copied()).collect();
+        self.roles.retain(|pid, _| seen.contains(pid));
+        for pid in seen {
+            let known_since = self.roles.get(&pid).copied();
+            if known_since.is_some_and(|pass| self.passes - pass < ROLE_PASSES) {
+                continue;
+            }
+            let role = procfs::executable(pid).or_else(|| procfs::name(pid)).and_then(|name| role_of(&name));
+            if role.is_some() || known_since.is_some() {
+                step(&mut self.state, Event::Hub { pid: pid.into(), role }, now);
+            }
+            self.roles.insert(pid, self.passes);
+        }
+    }
+
+    fn carry_out(&mut self, actions: &[Action], at_once: Option<u32>) -> Result<()> {
+        if actions.is_empty() {
+            return Ok(());
+        }
+        for action in actions {
+            match *action {
+                Action::Set { pid, rating } => {
+                    self.told.insert(pid.tgid, rating);
+                    self.scheduler.set_rating(pid.tgid, &entry(&rating))?;
+                }
+                Action::Clear { pid } => {
+                    self.told.remove(&pid.tgid);
+                    self.scheduler.clear_rating(pid.tgid);
+                }
+            }
+        }
+        self.tracking = self.told.values().any(|rating| !rating.hub && (rating.in_milli | rating.out_milli) != 0);
+        self.scheduler.publish(self.tracking, at_once)
+    }
+
+    /// A new scheduler knows nothing: tell it everything.
+    fn retell(&mut self) -> Result<()> {
+        let actions: Vec<Action> =
+            self.told.iter().map(|(&pid, &rating)| Action::Set { pid: pid.into(), rating }).collect();
+        self.carry_out(&actions, None)
+    }
+
+    fn measure_cpu(&mut self) {
+        let elapsed_ns = self.last_pass.elapsed().as_nanos().max(1) as f64;
+        self.last_pass = Instant::now();
+        for &pid in self.told.keys() {
+            let run_ns = self.scheduler.process_stats(pid).map_or(0, |stats| stats.run_ns);
+            let entry = self.cpu.entry(pid).or_insert((run_ns, 0.0));
+            *entry = (run_ns, run_ns.saturating_sub(entry.0) as f64 * 100.0 / elapsed_ns);
+        }
+        self.cpu.retain(|pid, _| self.told.contains_key(pid));
+    }
+
+    /// Every rated process that `viewer` may see, most urgent first. Root sees all, others their own.
+    #[must_use]
+    pub fn processes(&self, viewer: u32) -> Vec<ProcessStatus> {
+        let visible = |pid: &u32| viewer == 0 || procfs::uid(*pid) == Some(viewer);
+        let mut rows: Vec<ProcessStatus> = self
+            .told
+            .iter()
+            .filter(|(pid, _)| visible(pid))
+            .map(|(&pid, rating)| self.process(pid, rating))
+            .collect();
+        rows.sort_by(|a, b| {
+            (a.class, b.input_rating + b.output_rating).partial_cmp(&(b.class, a.input_rating + a.output_rating))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+        rows
+    }
+
+    fn process(&self, pid: u32, rating: &Rating) -> ProcessStatus {
+        let stats = self.scheduler.process_stats(pid).unwrap_or_default();
+        ProcessStatus {
+            pid,
+            name: procfs::name(pid).unwrap_or_else(|| "(gone)".to_owned()),
+            class: rating.class(),
+            input_rating: f64::from(rating.in_milli) / 1000.0,
+            output_rating: f64::from(rating.out_milli) / 1000.0,
+            hub: rating.hub,
+            cpu_pct: self.cpu.get(&pid).map_or(0.0, |&(_, share)| share),
+            wakeups: stats.wakeups,
+            wait_p50_ms: wait_percentile_ms(&stats, 0.5),
+            wait_p99_ms: wait_percentile_ms(&stats, 0.99),
+            wait_max_ms: stats.wait_max_ns as f64 / 1e6,
+        }
+    }
+
+    /// Why `pid` is in its class, for `viewer`.
+    ///
+    /// # Errors
+    /// There is no such process, or it is somebody else's.
+    pub fn explain(&self, pid: u32, viewer: u32) -> Result<ExplainView, String> {
+        let name = procfs::name(pid).ok_or_else(|| format!("there is no process {pid}"))?;
+        if viewer != 0 && procfs::uid(pid) != Some(viewer) {
+            return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
+        }
+        let explanation = self.state.explain(ProcessId::from(pid));
+        let on_path = explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
+        let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
+        Ok(ExplainView { pid, name, explanation, names })
+    }
+
+    /// The dependency graph as it stands.
+    #[must_use]
+    pub fn graph(&self) -> limelight_policy::GraphView {
+        self.state.graph()
+    }
+
+    /// The scheduler's counters by name.
+    #[must_use]
+    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+        STATS.iter().map(|&(name, _)| name).zip(self.scheduler.counters()).collect()
+    }
+}
+
+fn server(step: &Step) -> Option<u32> {
+    match step.why {
+        Why::Input { server, .. } | Why::Output { server, .. } => server,
+        Why::Woke { .. } | Why::Inherited | Why::Lent => None,
+    }
+}
+
+fn given_kind(rating: &ll_rating) -> Option<GivenKind> {
+    if rating.flags & LL_RATING_INHERITED != 0 {
+        return Some(GivenKind::Inherited);
+    }
+    (rating.flags & LL_RATING_LENT != 0).then_some(GivenKind::Lent)
+}
+
+fn entry(rating: &Rating) -> ll_rating {
+    ll_rating {
+        in_milli: rating.in_milli,
+        out_milli: rating.out_milli,
+        slice_pm: rating.slice_pm,
+        flags: if rating.hub { LL_RATING_HUB } else { 0 },
+        from_tgid: rating.from.unwrap_or(0),
+        ..ll_rating::default()
+    }
+}
+
+/// Report an effect that failed and go on: one rating lost is not a reason to stop.
+pub fn report(result: Result<()>) {
+    if let Err(error) = result {
+        warn!("{error:#}");
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The helpers: one per display, run as the display's owner, and what they report as events of the policy.
+//!
+//! A helper is not trusted. Its packets are checked by `limelight_abi::sense`, the processes that it names by
+//! [`procfs::belongs_to`], and one that breaks the rules is ended and tried again later.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use limelight_abi::sense::{MAX_PACKET_BYTES, SenseMessage};
+use limelight_policy::{ClientPeriod, DisplayId, Event};
+use limelight_sense::displays::{Display, find_displays};
+use limelight_sense::spawn::{Helper, spawn_helper};
+use log::{info, warn};
+use nix::sys::socket::{MsgFlags, recv};
+
+use crate::procfs;
+use crate::view::DisplayStatus;
+
+/// A helper that ended is started again after this long, twice as long after each further time, at most `RETRY_MAX`.
+const RETRY_MIN: Duration = Duration::from_secs(2);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// More packets than this from one helper in one second is misbehaviour: an honest one sends at most one at once per client.
+const MAX_PACKETS_PER_SECOND: u32 = 4096;
+
+struct Watch {
+    display: Display,
+    helper: Option<Helper>,
+    state: String,
+    retry_at: Instant,
+    retry_after: Duration,
+    packets: u32,
+    present: bool,
+}
+
+/// Every display and its helper.
+#[derive(Default)]
+pub struct Helpers {
+    watches: BTreeMap<String, Watch>,
+    buffer: Vec<u8>,
+}
+
+/// What became of the helpers' processes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This process is a helper now.
+    Started(u32),
+    /// This one is none any more.
+    Ended(u32),
+}
+
+impl Helpers {
+    /// Look for displays that came or went; start what is missing. `program` is the `limelight` binary.
+    pub fn refresh(&mut self, program: &Path) -> (Vec<Change>, Vec<Event>) {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
+        for watch in self.watches.values_mut() {
+            watch.present = false;
+            watch.packets = 0;
+        }
+        for display in find_displays() {
+            let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
+            watch.present = true;
+            watch.display = display;
+            watch.reap(&mut changes);
+            watch.start(program, &mut changes);
+        }
+        self.watches.retain(|name, watch| {
+            if !watch.present {
+                info!("display {name} is gone");
+                watch.end("gone", &mut changes);
+                events.push(Event::DisplayGone { display: name.as_str().into() });
+            }
+            watch.present
+        });
+        (changes, events)
+    }
+
+    /// What to poll: each helper's socket, with the name of its display.
+    pub fn sockets(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
+        self.watches.iter().filter_map(|(name, watch)| Some((name.as_str(), watch.helper.as_ref()?.socket.as_fd())))
+    }
+
+    /// Read what the helper of `display` has sent.
+    pub fn read(&mut self, display: &str) -> (Vec<Change>, Vec<Event>) {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
+        self.buffer.resize(MAX_PACKET_BYTES + 1, 0);
+        let Some(watch) = self.watches.get_mut(display) else { return (changes, events) };
+        while let Some(helper) = watch.helper.as_ref() {
+            match receive(helper.socket.as_raw_fd(), &mut self.buffer) {
+                Ok(0) => watch.end("its helper ended", &mut changes),
+                Ok(length) => {
+                    watch.packets += 1;
+                    match SenseMessage::decode(&self.buffer[..length]) {
+                        Ok(_) if watch.packets > MAX_PACKETS_PER_SECOND => watch.end("its helper floods us", &mut changes),
+                        Ok(message) => watch.take(message, &mut events),
+                        Err(error) => watch.end(&error.to_string(), &mut changes),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => watch.end(&error.to_string(), &mut changes),
+            }
+        }
+        (changes, events)
+    }
+
+    /// The displays and how watching them goes.
+    #[must_use]
+    pub fn status(&self) -> Vec<DisplayStatus> {
+        let row = |(name, watch): (&String, &Watch)| DisplayStatus {
+            name: name.clone(),
+            uid: watch.display.uid,
+            state: watch.state.clone(),
+        };
+        self.watches.iter().map(row).collect()
+    }
+
+    /// Every helper that runs: to be told to a scheduler that was just loaded.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.watches.values().filter_map(|watch| Some(watch.helper.as_ref()?.child.id()))
+    }
+}
+
+fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    recv(socket, buffer, MsgFlags::MSG_DONTWAIT).map_err(io::Error::from)
+}
+
+impl Watch {
+    fn new(display: Display) -> Self {
+        Self {
+            display,
+            helper: None,
+            state: "starting".to_owned(),
+            retry_at: Instant::now(),
+            retry_after: RETRY_MIN,
+            packets: 0,
+            present: true,
+        }
+    }
+
+    fn start(&mut self, program: &Path, changes: &mut Vec<Change>) {
+        if self.helper.is_some() || Instant::now() < self.retry_at {
+            return;
+        }
+        match spawn_helper(&self.display, program) {
+            Ok(helper) => {
+                changes.push(Change::Started(helper.child.id()));
+                self.helper = Some(helper);
+                "starting".clone_into(&mut self.state);
+            }
+            Err(error) => self.fail(&format!("cannot start its helper: {error}")),
+        }
+    }
+
+    fn reap(&mut self, changes: &mut Vec<Change>) {
+        let ended = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
+        if let Some(status) = ended {
+            self.end(&format!("its helper ended: {status}"), changes);
+        }
+    }
+
+    fn end(&mut self, why: &str, changes: &mut Vec<Change>) {
+        let Some(mut helper) = self.helper.take() else { return };
+        changes.push(Change::Ended(helper.child.id()));
+        // It may be gone already; either way it is reaped here.
+        let _ = helper.child.kill();
+        let _ = helper.child.wait();
+        self.fail(why);
+    }
+
+    fn fail(&mut self, why: &str) {
+        if self.state != why {
+            warn!("display {}: {why}; trying again in {} s", self.display.name, self.retry_after.as_secs());
+        }
+        why.clone_into(&mut self.state);
+        self.retry_at = Instant::now() + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
+    }
+
+    /// One message of a well-behaved helper.
+    fn take(&mut self, message: SenseMessage, events: &mut Vec<Event>) {
+        let display: DisplayId = self.display.name.as_str().into();
+        let owner = self.display.uid;
+        match message {
+            SenseMessage::Hello { width, height, missing, .. } => {
+                self.state = format!("watched, {width}x{height}");
+                for lacking in missing {
+                    self.state.push_str(&format!(", cannot see {lacking:?}").to_lowercase());
+                }
+                info!("display {}: {}", self.display.name, self.state);
+                self.retry_after = RETRY_MIN;
+                // The server's pid is ours, from the socket's credentials, not the helper's word.
+                let server = self.display.server_pid.map(Into::into);
+                events.push(Event::Display { display, server });
+            }
+            SenseMessage::Input { pid } if procfs::belongs_to(pid, owner) => {
+                events.push(Event::Input { pid: pid.into(), display });
+            }
+            SenseMessage::Output { pid, changed_pct } if procfs::belongs_to(pid, owner) => {
+                events.push(Event::Output { pid: pid.into(), display, changed_pct });
+            }
+            SenseMessage::Input { .. } | SenseMessage::Output { .. } => {}
+            SenseMessage::Period { clients } => {
+                let clients = clients
+                    .into_iter()
+                    .filter(|client| procfs::belongs_to(client.pid, owner))
+                    .map(|client| ClientPeriod { pid: client.pid.into(), input: client.input, changed_pct: client.changed_pct })
+                    .collect();
+                events.push(Event::Period { display, clients });
+            }
+            SenseMessage::Gone { reason } => {
+                self.state = reason;
+                events.push(Event::DisplayGone { display });
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The little that the daemon asks `/proc` about a process. Every answer is `None` where the process is gone.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// No login session: what `/proc/PID/loginuid` shows for a process that no login started.
+const NO_LOGIN: u32 = u32::MAX;
+
+/// The name the process shows: `comm`, at most 15 bytes.
+#[must_use]
+pub fn name(pid: u32) -> Option<String> {
+    let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned())
+}
+
+/// The file name of its executable, which it cannot choose; `None` for kernel threads too.
+#[must_use]
+pub fn executable(pid: u32) -> Option<String> {
+    let path: PathBuf = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let name = path.file_name()?.to_string_lossy();
+    Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
+}
+
+/// The user it runs as.
+#[must_use]
+pub fn uid(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
+}
+
+/// The user who logged in, whoever the process runs as since.
+#[must_use]
+pub fn login_uid(pid: u32) -> Option<u32> {
+    let uid = fs::read_to_string(format!("/proc/{pid}/loginuid")).ok()?.trim().parse().ok()?;
+    (uid != NO_LOGIN).then_some(uid)
+}
+
+/// May somebody who owns a display of user `owner` report on process `pid`?
+///
+/// Their own processes, those of their login whatever they run as by now, and root's: to rate one of root's processes gains
+/// nobody anything, and root's programs are seen on users' displays. Never another user's.
+#[must_use]
+pub fn belongs_to(pid: u32, owner: u32) -> bool {
+    uid(pid).is_some_and(|uid| uid == owner || uid == 0) || login_uid(pid) == Some(owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This very process is found, with its name and its owner; process 0 is not there.
+    #[test]
+    fn this_process_is_found() {
+        let me = std::process::id();
+        assert!(name(me).is_some() && executable(me).is_some());
+        assert!(uid(me).is_some_and(|owner| belongs_to(me, owner)));
+        assert_eq!(name(0), None);
+        assert!(!belongs_to(0, 12345));
+    }
+}

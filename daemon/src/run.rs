@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon's loop: one thread owns everything, waits for whatever comes next, and handles it.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use limelight_policy as policy;
+use limelight_sched::{Exit, Scheduler, Settings};
+use log::{error, info};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::control::{Control, SOCKET};
+use crate::core::{Core, Memory, report};
+use crate::helpers::{Change, Helpers};
+use crate::stats::{self, Shared};
+use crate::view::{Request, Response, Status};
+
+/// One rating pass a second, as HuC has it (section 4.1.1).
+const PASS: Duration = Duration::from_secs(1);
+
+/// What `limelight run` is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The scheduler's settings.
+    pub settings: Settings,
+    /// The policy's settings.
+    pub policy: policy::Settings,
+    /// The `limelight` binary, which the helpers run.
+    pub program: PathBuf,
+}
+
+/// Run until told to stop.
+///
+/// # Errors
+/// The scheduler cannot be loaded, another daemon runs, or the scheduler was ended for a fault.
+pub fn run(options: &Options) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("limelight run needs root: it loads a scheduler into the kernel. Try: sudo limelight run");
+    }
+    let signals = block_signals()?;
+    let control = Control::bind(Path::new(SOCKET))?;
+    let result = serve(options, &signals, &control);
+    // The socket is ours: leave nothing behind, however this ends.
+    let _ = fs::remove_file(SOCKET);
+    result
+}
+
+/// Why the loop ended.
+enum End {
+    /// A signal asked for it.
+    Asked(Signal),
+    /// The kernel took the scheduler off.
+    Ejected,
+}
+
+fn serve(options: &Options, signals: &SignalFd, control: &Control) -> Result<()> {
+    let mut memory = Memory::new(policy::State::new(options.policy.clone())?);
+    let mut helpers = Helpers::default();
+    let shared = Shared::default();
+    let _server = stats::serve(&shared).context("cannot serve scx_stats")?;
+    loop {
+        let mut object = MaybeUninit::uninit();
+        let scheduler = Scheduler::load(&options.settings, &mut object)?;
+        info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
+        let mut session = Session { options, core: Core::new(scheduler, memory)?, helpers: &mut helpers, shared: &shared };
+        let end = session.run(signals, control)?;
+        let (scheduler, kept) = session.core.into_parts();
+        memory = kept;
+        let exit = scheduler.unload();
+        match end {
+            End::Asked(signal) => {
+                info!("{signal}: the kernel's own scheduler runs the CPUs again");
+                return Ok(());
+            }
+            End::Ejected if exit.restart => info!("the set of CPUs changed: loading the scheduler again"),
+            End::Ejected => return ejected(&exit),
+        }
+    }
+}
+
+fn ejected(exit: &Exit) -> Result<()> {
+    let reason = exit.reason.trim();
+    if exit.by_administrator {
+        info!("the administrator took the scheduler off ({reason}): the kernel's own scheduler runs the CPUs again");
+        return Ok(());
+    }
+    error!("the kernel took the scheduler off: {reason}");
+    bail!("the scheduler was ended for a fault; the kernel's own scheduler runs the CPUs again, nothing else was changed")
+}
+
+fn block_signals() -> Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+/// What woke the loop.
+enum Wake {
+    Signal,
+    Pass,
+    Control,
+    Helper(String),
+}
+
+struct Session<'a, 'obj> {
+    options: &'a Options,
+    core: Core<'obj>,
+    helpers: &'a mut Helpers,
+    shared: &'a Shared,
+}
+
+impl Session<'_, '_> {
+    fn run(&mut self, signals: &SignalFd, control: &Control) -> Result<End> {
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        timer.set(Expiration::IntervalDelayed(TimeSpec::from_duration(Duration::from_millis(1)), TimeSpec::from_duration(PASS)), TimerSetTimeFlags::empty())?;
+        for pid in self.helpers.pids().collect::<Vec<_>>() {
+            report(self.core.adopt_helper(pid));
+        }
+        loop {
+            for wake in self.wait(signals, &timer, control)? {
+                match wake {
+                    Wake::Signal => {
+                        if let Some(signal) = read_signal(signals)? {
+                            return Ok(End::Asked(signal));
+                        }
+                    }
+                    Wake::Pass => {
+                        timer.wait()?;
+                        self.pass();
+                    }
+                    Wake::Control => control.serve(|request, caller| self.answer(&request, caller)),
+                    Wake::Helper(display) => {
+                        let (changes, events) = self.helpers.read(&display);
+                        self.take(changes, events);
+                    }
+                }
+            }
+            if self.core.scheduler().has_exited() {
+                return Ok(End::Ejected);
+            }
+        }
+    }
+
+    fn wait(&self, signals: &SignalFd, timer: &TimerFd, control: &Control) -> Result<Vec<Wake>> {
+        let helpers: Vec<(&str, BorrowedFd<'_>)> = self.helpers.sockets().collect();
+        let sources = [signals.as_fd(), timer.as_fd(), control.as_fd()].into_iter().chain(helpers.iter().map(|(_, fd)| *fd));
+        let mut fds: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("cannot wait for events"),
+        }
+        let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
+        let mut wakes = Vec::new();
+        for (index, fd) in fds.iter().enumerate().filter(|(_, fd)| ready(fd)) {
+            let _ = fd;
+            wakes.push(match index {
+                0 => Wake::Signal,
+                1 => Wake::Pass,
+                2 => Wake::Control,
+                other => Wake::Helper(helpers[other - 3].0.to_owned()),
+            });
+        }
+        Ok(wakes)
+    }
+
+    fn pass(&mut self) {
+        let (changes, events) = self.helpers.refresh(&self.options.program);
+        self.take(changes, events);
+        report(self.core.pass());
+        let mut metrics = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.rated = self.core.rated();
+        metrics.tracking = self.core.tracking().into();
+        metrics.uptime_s = self.core.uptime_s();
+        metrics.counters = self.core.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    }
+
+    fn take(&mut self, changes: Vec<Change>, events: Vec<policy::Event>) {
+        for change in changes {
+            match change {
+                Change::Started(pid) => report(self.core.adopt_helper(pid)),
+                Change::Ended(pid) => self.core.dismiss_helper(pid),
+            }
+        }
+        for event in events {
+            report(self.core.handle(event));
+        }
+    }
+
+    fn answer(&self, request: &Request, caller: u32) -> Response {
+        match *request {
+            Request::Status => Response::Status(Box::new(self.status(caller))),
+            Request::Explain { pid } => match self.core.explain(pid, caller) {
+                Ok(view) => Response::Explain(Box::new(view)),
+                Err(reason) => Response::Error(reason),
+            },
+            Request::Graph if caller == 0 => Response::Graph(Box::new(self.core.graph())),
+            Request::Graph => Response::Error("the graph spans all users: ask as root (sudo limelight graph)".to_owned()),
+        }
+    }
+
+    fn status(&self, caller: u32) -> Status {
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            policy: self.options.settings.policy.name(),
+            uptime_s: self.core.uptime_s(),
+            tracking: self.core.tracking(),
+            displays: self.helpers.status(),
+            processes: self.core.processes(caller),
+            counters: self.core.counters(),
+        }
+    }
+}
+
+fn read_signal(signals: &SignalFd) -> Result<Option<Signal>> {
+    let Some(info) = signals.read_signal()? else { return Ok(None) };
+    Ok(i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok()))
+}
