@@ -34,6 +34,7 @@ struct options {
 	const char *kind;
 	unsigned count;
 	bool pin;
+	bool once;
 	uint64_t seconds; /* 0: until killed */
 	uint64_t seed;
 };
@@ -167,9 +168,10 @@ static void stop_all(const struct make_tree *tree)
 
 static void usage(void)
 {
-	die_usage("usage: hogs spinning|bursty|chatty|make N [--pin] [--seconds S] [--seed N]\n"
+	die_usage("usage: hogs spinning|bursty|chatty|make N [--pin] [--once] [--seconds S] [--seed N]\n"
 		  "  N            processes (chatty: an even number; make: the jobs of -j N), 1 to %d\n"
 		  "  --pin        process i may only use CPU i modulo the number of CPUs\n"
+		  "  --once       make only: build the tree one time, then end\n"
 		  "  --seconds S  stop by itself after S seconds; without it, when killed\n"
 		  "  --seed N     phases of the bursts and the generated tree (default 1)",
 		  PROCESSES_MAX);
@@ -195,6 +197,8 @@ static struct options parse(int argc, char **argv)
 
 		if (!strcmp(argv[i], "--pin"))
 			options.pin = true;
+		else if (!strcmp(argv[i], "--once") && !strcmp(options.kind, "make"))
+			options.once = true;
 		else if (!strcmp(argv[i], "--seconds") && has_value)
 			options.seconds = parse_number("--seconds", argv[++i], 1, 100000);
 		else if (!strcmp(argv[i], "--seed") && has_value)
@@ -217,6 +221,12 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	if (!strcmp(options.kind, "make")) {
 		make_tree_create(&tree, options.count, options.seed);
+		if (options.once) {
+			const bool built = make_tree_build(&tree, options.count);
+
+			make_tree_remove(&tree);
+			return built ? 0 : 1;
+		}
 		make_tree_build_forever(&tree, options.count);
 	} else {
 		start_all(&options);

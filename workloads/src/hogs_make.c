@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* A file of this many functions keeps cc1 busy for about 0.1 s at the laboratory's 500 MIPS: a small C file's time. */
-#define FUNCTIONS_PER_FILE 12
+#define FUNCTIONS_PER_FILE 4
 #define FILES_MIN 64
 
 static FILE *open_in(const struct make_tree *tree, const char *name)
@@ -91,9 +91,17 @@ static int run_and_wait(char *const command[])
 	return waitpid(child, &status, 0) < 0 ? -1 : status;
 }
 
-void make_tree_build_forever(const struct make_tree *tree, unsigned jobs)
+bool make_tree_build(const struct make_tree *tree, unsigned jobs)
 {
 	char jobs_option[16];
+
+	snprintf(jobs_option, sizeof(jobs_option), "-j%u", jobs);
+	char *const build[] = { "make", "-s", "-C", (char *)tree->path, jobs_option, NULL };
+	return run_and_wait(build) == 0;
+}
+
+void make_tree_build_forever(const struct make_tree *tree, unsigned jobs)
+{
 	const pid_t parent = getpid();
 	const pid_t child = fork();
 
@@ -106,10 +114,8 @@ void make_tree_build_forever(const struct make_tree *tree, unsigned jobs)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
-	snprintf(jobs_option, sizeof(jobs_option), "-j%u", jobs);
 	char *const clean[] = { "make", "-s", "-C", (char *)tree->path, "clean", NULL };
-	char *const build[] = { "make", "-s", "-C", (char *)tree->path, jobs_option, NULL };
-	while (run_and_wait(build) == 0 && run_and_wait(clean) == 0)
+	while (make_tree_build(tree, jobs) && run_and_wait(clean) == 0)
 		;
 	fprintf(stderr, "hogs: make failed in %s: its own message is above\n", tree->path);
 	_exit(1);

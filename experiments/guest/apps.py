@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The programs a person uses in the experiments, each with what the person does to it.
+
+The papers' applications and what stands for them: Emacs and a second editor (vim) typed into at 8 characters a second; a film at two
+sizes (mpv) for Xine and MPlayer; `game`, which takes all the CPU it can get, for Quake; a parallel make; a stressor.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import desk
+
+#: Where the engine puts what `assets` in experiment.toml names.
+ASSETS = Path("/root/in/assets")
+#: The rate of every film here, in frames per second.
+FILM_FPS = 25
+#: Window geometry per film: the small one is shown at its own size, the large one zoomed 2:1 in area, as in HuC §3.1.
+FILM_GEOMETRY = {"small": "480x272", "large": "720x408"}
+#: Seconds an application runs before it is measured: three rating periods, and a film's first key frames.
+WARM_UP_S = 3.0
+
+
+@dataclass
+class Application:
+    """A running application: its group, and what the person does meanwhile."""
+
+    name: str
+    group: desk.Group
+    title: str = ""
+    #: arguments of `person` while it is measured; empty: the person only looks on
+    activity: tuple[str, ...] = ()
+    people: list = field(default_factory=list)
+
+    def attend(self, seconds: float) -> None:
+        """Lets the person do their part for `seconds`; returns at once."""
+        if not self.activity:
+            return
+        action, *options = self.activity
+        if action == "type":
+            options += ["--count", str(max(1, int(seconds * 8)))]
+        else:
+            options += ["--seconds", str(max(1, int(seconds)))]
+        self.people.append(desk.person(action, self.title, *options, wait=False))
+
+    def leave(self) -> list[dict]:
+        """Waits until the person is done; returns what they saw."""
+        seen = [desk.person_result(program, out) for program, out in self.people]
+        self.people.clear()
+        return seen
+
+    def stop(self) -> None:
+        """Ends the application."""
+        self.group.stop()
+
+
+def film(size: str = "small", title: str = "film", position: str = "+20+20") -> Application:
+    """mpv with the film of that size, from memory, without sound, again and again."""
+    if size not in FILM_GEOMETRY:
+        raise desk.MeasureError(f"no film is called '{size}': use {' or '.join(FILM_GEOMETRY)}")
+    source = ASSETS / f"film-{size}.avi"
+    copy = Path("/dev/shm") / source.name
+    if not copy.exists():
+        copy.write_bytes(source.read_bytes())
+    group = desk.Group(title)
+    group.start(
+        "mpv", "--no-config", "--vo=x11", "--no-audio", "--loop-file=inf", "--no-terminal", "--osc=no", "--no-osd-bar",
+        "--load-scripts=no", "--cursor-autohide=no", "--stop-screensaver=no", f"--title={title}",
+        f"--geometry={FILM_GEOMETRY[size]}{position}", "--vd-lavc-threads=1", str(copy),
+    )
+    return Application(title, group, title)
+
+
+def editor(which: str) -> Application:
+    """vim or emacs in a terminal, typed into."""
+    commands = {"vim": ("vim", "-u", "NONE", "-n"), "emacs": ("emacs", "-nw", "-Q")}
+    group = desk.Group(which)
+    group.start("xterm", "-T", which, "-geometry", "80x24+40+40", "-e", *commands[which])
+    activity = ("type", "--before", "i") if which == "vim" else ("type",)
+    desk.wait_until(lambda: desk.processes(which), f"{which} in its terminal")
+    return Application(which, group, which, activity)
+
+
+def game() -> Application:
+    """The adaptive OpenGL program, with the pointer moving over it. The frames are drawn by the CPU, in its own process."""
+    group = desk.Group("game")
+    group.start("game", wait_for="ready", env={"LP_NUM_THREADS": "0", "LIBGL_ALWAYS_SOFTWARE": "1"})
+    return Application("game", group, "game", ("wander",))
+
+
+def batch(kind: str, count: int, seed: int) -> Application:
+    """A program nobody looks at."""
+    group = desk.start_load(kind, count, seed)
+    assert group is not None
+    return Application(kind, group)
+
+
+def start(name: str, seed: int = 1) -> Application:
+    """Starts the application `name` and lets it warm up."""
+    makers = {
+        "vim": lambda: editor("vim"),
+        "emacs": lambda: editor("emacs"),
+        "film-small": lambda: film("small"),
+        "film-large": lambda: film("large"),
+        "game": game,
+        "make": lambda: batch("make", 1, seed),
+        "stressor": lambda: batch("spinning", 1, seed),
+    }
+    if name not in makers:
+        raise desk.MeasureError(f"no application is called '{name}': use {', '.join(makers)}")
+    application = makers[name]()
+    time.sleep(WARM_UP_S)
+    return application
+
+
+def measure_one(name: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
+    """One application beside a background load: CPU share, dispatch latency, effective quanta, kinds of context switch."""
+    x = desk.Group("x")
+    x.adopt(desk.x_server())
+    application = start(name, seed)
+    application.attend(seconds + desk.SETTLE_S + 30 if load != "none" else seconds + 3)
+    background = desk.start_load(load, count, seed)
+    try:
+        recorder = desk.Wakelat(seconds, {"app": application.group.pids(), "x": [desk.x_server()]})
+        before = (application.group.cpu_s(), x.cpu_s())
+        time.sleep(seconds)
+        after = (application.group.cpu_s(), x.cpu_s())
+        trace = recorder.result()
+    finally:
+        if background:
+            background.stop()
+        for program, _ in application.people:
+            program.kill()
+        application.stop()
+        x.stop()
+    switches = trace["groups"]["app"]["voluntary"] + trace["groups"]["app"]["forced"]
+    metrics = {
+        "app_cpu_pct": 100 * (after[0] - before[0]) / seconds,
+        "x_cpu_pct": 100 * (after[1] - before[1]) / seconds,
+        "voluntary_pct": 100 * trace["groups"]["app"]["voluntary"] / max(switches, 1),
+        "switches": switches,
+    }
+    metrics["with_x_cpu_pct"] = metrics["app_cpu_pct"] + (metrics["x_cpu_pct"] if application.title else 0)
+    names = {f"{what}": desk.trace_series(trace, "app", what) for what in ("dispatch", "quantum", "requeue")}
+    names["x_dispatch"] = desk.trace_series(trace, "x", "dispatch")
+    return metrics, names
+
+
+def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
+    """A film beside a background load: frames due and seen, CPU share of player, X server and load, dispatch latency.
+
+    A frame counts as displayed when the X server reports a change of the film's window; due are FILM_FPS a second.
+    """
+    x = desk.Group("x")
+    x.adopt(desk.x_server())
+    player = film(size)
+    time.sleep(WARM_UP_S)
+    background = desk.start_load(load, count, seed)
+    try:
+        recorder = desk.Wakelat(seconds + 1, {"player": player.group.pids(), "x": [desk.x_server()]})
+        eye, out = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
+        groups = {"player": player.group, "x": x, **({"load": background} if background else {})}
+        before = {name: group.cpu_s() for name, group in groups.items()}
+        began = time.monotonic()
+        seen = desk.person_result(eye, out)
+        elapsed = time.monotonic() - began
+        shares = {name: 100 * (group.cpu_s() - before[name]) / elapsed for name, group in groups.items()}
+        trace = recorder.result()
+    finally:
+        if background:
+            background.stop()
+        player.stop()
+        x.stop()
+    due = FILM_FPS * seconds
+    shown = len(seen["intervals_ns"])
+    metrics = {
+        "frames_due": due,
+        "frames_shown": shown,
+        "frame_loss_pct": 100 * max(0, due - shown) / due,
+        "player_cpu_pct": shares["player"],
+        "x_cpu_pct": shares["x"],
+        "film_cpu_pct": shares["player"] + shares["x"],
+        "load_cpu_pct": shares.get("load", 0.0),
+    }
+    return metrics, {
+        "dispatch": desk.trace_series(trace, "player", "dispatch"),
+        "x_dispatch": desk.trace_series(trace, "x", "dispatch"),
+        "frame_interval": desk.series(seen["intervals_ns"], seen["source"]),
+    }

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine itself: throughput with nobody at the desk, what the scheduler costs, and how it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import apps
+import desk
+from desk_tasks import Stage
+
+SCHED_EXT = Path("/sys/kernel/sched_ext")
+
+
+def _timed(command: list[str]) -> float:
+    began = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        raise desk.MeasureError(f"{' '.join(command)} ended with status {done.returncode}")
+    return time.monotonic() - began
+
+
+def throughput(work: str, repeats: int, seed: int) -> tuple[dict, dict]:
+    """Work done per second with nobody at the desk: the median of `repeats` runs after one that warms the caches."""
+    jobs = 2 * (os.cpu_count() or 1)
+    commands = {
+        "make": ["hogs", "make", str(jobs), "--once", "--seed", str(seed)],
+        "hackbench": ["hackbench", "-g", "4", "-l", "300"],
+        "perf-pipe": ["perf", "bench", "sched", "pipe", "-l", "30000"],
+        "perf-messaging": ["perf", "bench", "sched", "messaging", "-g", "4", "-l", "100"],
+    }
+    if work not in commands:
+        raise desk.MeasureError(f"no work is called '{work}': use {', '.join(commands)}")
+    _timed(commands[work])
+    times = sorted(_timed(commands[work]) for _ in range(repeats))
+    middle = times[len(times) // 2]
+    return {"seconds": middle, "runs_per_s": 1 / middle}, {}
+
+
+def scheduler_cost(desk_state: str, samples: int) -> tuple[dict, dict]:
+    """Time per wake-up with its context switch, and per context switch alone, with nobody (`empty`) or somebody (`attended`) there."""
+    with Stage() as stage:
+        if desk_state == "attended":
+            stage.client("typed", "--work-us", "100")
+            desk.person("type", "typed", "--count", "4")
+        elif desk_state != "empty":
+            raise desk.MeasureError(f"desk is '{desk_state}': use empty or attended")
+        costs = {}
+        for what in ("wake", "switch"):
+            done = subprocess.run(["swcost", what, str(samples)], stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode != 0:
+                raise desk.MeasureError("swcost failed: its message is above")
+            costs[what] = json.loads(done.stdout)
+    metrics = {}
+    for what, data in costs.items():
+        ordered = sorted(data["cost_ns"])
+        metrics[f"{what}_ns"] = ordered[len(ordered) // 2]
+        # The laboratory's clock: one instruction every 2 ns.
+        metrics[f"{what}_instructions"] = metrics[f"{what}_ns"] / 2
+    return metrics, {f"{what}_cost": desk.series(data["cost_ns"], data["source"], "us") for what, data in costs.items()}
+
+
+def own_cpu(seconds: int) -> tuple[dict, dict]:
+    """CPU share of limelight's daemon and of its helper while a film plays and somebody types."""
+    with Stage() as stage:
+        stage.take(apps.film("small").group)
+        stage.client("typed", "--work-us", "1000", "--geometry", "300x200+600+20")
+        stage.wander("typed", 3600.0)
+        time.sleep(apps.WARM_UP_S)
+        pids = desk.limelight_processes()
+        helpers = [pid for pid in pids if b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        before = {pid: desk.process_cpu_s(pid) for pid in pids}
+        time.sleep(seconds)
+        used = {pid: 100 * (desk.process_cpu_s(pid) - before[pid]) / seconds for pid in pids}
+    if not helpers:
+        return {}, {}
+    return {
+        "helper_cpu_pct": sum(used[pid] for pid in helpers),
+        "daemon_cpu_pct": sum(share for pid, share in used.items() if pid not in helpers),
+    }, {}
+
+
+def rating_pass() -> tuple[dict, dict]:
+    """The rating pass over 10,000 processes and 100,000 edges, by the policy's own benchmark program, in the guest's time."""
+    done = subprocess.run(["/root/in/assets/pass_cost"], stdout=subprocess.PIPE, text=True, check=False)
+    times = [float(value) for value in re.findall(r"([0-9.]+) ms", done.stdout)]
+    if done.returncode != 0 or not times:
+        raise desk.MeasureError(f"the pass's benchmark said nothing to be used: '{done.stdout.strip()}'")
+    return {"pass_ms": max(times)}, {}
+
+
+def _knobs() -> dict[str, str]:
+    """Everything a desktop scheduler might turn: to be the same before it came and after it went."""
+    files = [
+        *Path("/proc/sys/kernel").glob("sched*"),
+        *Path("/sys/fs/cgroup").rglob("cpu.weight"),
+        *Path("/sys/fs/cgroup").rglob("cpu.weight.nice"),
+        *Path("/sys/fs/cgroup").rglob("cgroup.subtree_control"),
+        *Path("/sys/kernel/tracing/events/sched").glob("*/enable"),
+        Path("/sys/kernel/tracing/set_event_pid"),
+        Path("/proc/sys/vm/swappiness"),
+    ]
+    return {str(path): desk.read(path) for path in sorted(files) if path.is_file()}
+
+
+def _is_helper(pid: int) -> bool:
+    return b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+def recovery(how: str, load: str, count: int, seed: int) -> tuple[dict, dict]:
+    """How long after a blow the kernel's own scheduler is back, and whether anything limelight changed stays changed.
+
+    `how`: kill-daemon, kill-all (daemon and helper, kill -9), sysrq-s.
+    """
+    pids = desk.limelight_processes()
+    if not pids or desk.read(SCHED_EXT / "state") != "enabled":
+        raise desk.MeasureError("limelight is not running: there is nothing to recover from")
+    with Stage() as stage:
+        stage.take(desk.start_load(load, count, seed))
+        began = time.monotonic()
+        if how == "sysrq-s":
+            Path("/proc/sysrq-trigger").write_text("S")
+        elif how in ("kill-daemon", "kill-all"):
+            for pid in pids:
+                if how == "kill-all" or not _is_helper(pid):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            raise desk.MeasureError(f"no blow is called '{how}': use kill-daemon, kill-all or sysrq-s")
+        while desk.read(SCHED_EXT / "state") != "disabled" and time.monotonic() - began < 30:
+            time.sleep(0.001)
+        back_s = time.monotonic() - began
+        time.sleep(1)
+        left = sum(1 for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in desk.read(f"/proc/{pid}/stat").split()[2:3])
+    return {"back_ms": 1000 * back_s, "processes_left": left}, {}

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What experiments need beside programs: films made by the guest's own ffmpeg, and benchmark programs of this project.
+
+A film is made once, in a fast machine, and kept in the cache under a name that holds everything it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from vmlab.errors import LabError, UsageError
+from vmlab.machine import Options, boot
+
+#: The films: ffmpeg's own test picture, 25 frames a second, a minute of it. The sizes are chosen so that player and X server need
+#: about 40 % and 60-80 % of the laboratory's CPU (500 MIPS).
+FILMS = {
+    "film-small.avi": "testsrc2=size=480x272:rate=25:duration=60",
+    "film-large.avi": "testsrc2=size=640x360:rate=25:duration=60",
+}
+#: -bitexact and one thread: the same ffmpeg writes the same bytes.
+ENCODING = ("-c:v", "mpeg4", "-q:v", "4", "-threads", "1", "-bitexact", "-flags:v", "+bitexact")
+
+
+def _film(name: str, cache: Path, say: Callable[[str], None]) -> Path:
+    recipe = " ".join([FILMS[name], *ENCODING])
+    kept = cache / "assets" / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}" / name
+    if kept.exists():
+        return kept
+    say(f"making {name} with the guest's ffmpeg (once)")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with boot(Options(fast=True, cpus=2), say) as machine, tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        command = ["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", FILMS[name], *ENCODING, f"/root/out/{name}"]
+        machine.check(["mkdir", "-p", "/root/out"])
+        machine.check(command)
+        machine.get("/root/out", folder)
+        os.replace(Path(folder) / name, kept)
+    return kept
+
+
+def _pass_cost(root: Path, say: Callable[[str], None]) -> Path:
+    say("building the rating pass's benchmark")
+    command = ["cargo", "build", "--release", "--quiet", "-p", "limelight-policy", "--example", "pass_cost"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError("cannot build the rating pass's benchmark", done.stderr.strip()[-2000:], "see `cargo build -p limelight-policy`")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    return target / "release" / "examples" / "pass_cost"
+
+
+def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
+    """The files of these names, made where they are not there yet."""
+    paths = []
+    for name in names:
+        if name in FILMS:
+            paths.append(_film(name, cache, say))
+        elif name == "pass_cost":
+            paths.append(_pass_cost(root, say))
+        else:
+            raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, 'pass_cost'])}", "correct experiment.toml")
+    return paths
+
+
+def build_workloads(root: Path) -> None:
+    """Builds workloads/ where something changed; nothing to do takes some milliseconds."""
+    if shutil.which("make") is None:
+        raise LabError("cannot build the workloads", "there is no make", "apt-get install make gcc libx11-dev libxtst-dev libxdamage-dev libgl-dev")
+    done = subprocess.run(["make", "-s", "-C", str(root / "workloads")], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(
+            "cannot build the workloads",
+            done.stderr.strip()[-2000:],
+            "apt-get install gcc libx11-dev libxtst-dev libxdamage-dev libxfixes-dev libxext-dev libgl-dev",
+        )

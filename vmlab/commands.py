@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`./lab list`, `./lab run` and `./lab report`: their options, and what they do with them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from vmlab import assets, engine, experiment, results
+from vmlab.errors import UsageError
+from vmlab.experiment import Experiment, ExperimentError
+from vmlab.judge import Row, Verdict
+from vmlab.machine import boot
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Exit status: limelight missed what is expected.
+EX_MISSED = 1
+
+
+def cache_folder() -> Path:
+    """Where everything that can be made again is kept, outside the repository."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("LIMELIGHT_CACHE") or base / "limelight")
+
+
+def register(commands: argparse._SubParsersAction) -> None:
+    """Adds the three subcommands; each sets `handler`, which takes the parsed arguments and returns the exit status."""
+    listing = commands.add_parser("list", help="the experiments, and what each one claims")
+    listing.set_defaults(handler=list_experiments)
+    running = commands.add_parser("run", help="measure an experiment and compare it with what is expected")
+    running.add_argument("experiment", metavar="EXPERIMENT", help="a name from ./lab list")
+    running.add_argument("--sched", metavar="S,…", help="schedulers, separated by commas: eevdf, limelight, scx_bpfland, … (default: the experiment's)")
+    running.add_argument("--policy", default="", metavar="P", help="limelight's policy: unified (the default), huc")
+    running.add_argument("--cpus", metavar="N,…", help="numbers of virtual CPUs (default: the experiment's)")
+    running.add_argument("--kernel", default="7.2", help="kernel series: 6.18 or 7.2 (default)")
+    running.add_argument("--boots", type=int, metavar="K", help="boots per scheduler; the table shows medians (default: the experiment's)")
+    running.add_argument("--set", action="append", default=[], metavar="KEY=VALUE[,VALUE…]", dest="settings", help="other values of a parameter")
+    running.add_argument("--quick", action="store_true", help="the quick form: fewer points, shorter runs, one CPU")
+    running.add_argument("--json", type=Path, metavar="FILE", help="where the results go (default: results/EXPERIMENT.json)")
+    running.set_defaults(handler=run)
+    reporting = commands.add_parser("report", help="draw all results into one HTML page")
+    reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
+    reporting.set_defaults(handler=report)
+
+
+def _usage(error: ExperimentError) -> UsageError:
+    what, _, rest = str(error).partition(": ")
+    return UsageError(what, rest or str(error), "./lab list names the experiments, experiments/README.md their parts")
+
+
+def list_experiments(_arguments: argparse.Namespace) -> int:
+    """One line per experiment, with its parameters below."""
+    for folder in experiment.folders(ROOT):
+        try:
+            one = experiment.load(folder)
+        except ExperimentError as error:
+            raise _usage(error) from error
+        print(f"{one.name:18} {one.title}" + (f" ({one.paper_figure})" if one.paper_figure else ""))
+        for parameter in one.parameters:
+            print(f"{'':18}   --set {parameter.name}={','.join(map(str, parameter.full))}  {parameter.help}")
+    return 0
+
+
+def _numbers(option: str, text: str | None, default: tuple[int, ...]) -> list[int]:
+    if not text:
+        return list(default)
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise UsageError(f"{option} {text}", "not a list of whole numbers from 1 up", f"for example {option} 1,4")
+    return numbers
+
+
+def _schedulers(one: Experiment, arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    names = arguments.sched.split(",") if arguments.sched else list(one.schedulers)
+    return [(name, arguments.policy if name == "limelight" else "") for name in names]
+
+
+def _commit() -> str:
+    described = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return described.stdout.strip()
+
+
+def _say(text: str) -> None:
+    print(f"lab: {text}", file=sys.stderr, flush=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures, prints the table, keeps the results; the status says whether limelight kept what is expected of it."""
+    try:
+        one = experiment.find(ROOT, arguments.experiment)
+        points = one.points(arguments.quick, arguments.settings)
+    except ExperimentError as error:
+        raise _usage(error) from error
+    if arguments.boots is not None and arguments.boots < 1:
+        raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
+    cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
+    assets.build_workloads(ROOT)
+    plan = engine.Plan(
+        one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
+        assets.prepare(one.assets, ROOT, cache_folder(), _say), _commit(),
+    )
+    path = arguments.json or ROOT / "results" / f"{one.name}.json"
+    kept = results.load(path, one.name)
+    command = "./lab run " + shlex.join(sys.argv[2:])
+
+    def keep(rows: list[Row]) -> None:
+        kept.put(rows, command)
+        kept.save(path, results.judge_rows(one, kept.rows, kept))
+
+    rows = engine.run(plan, lambda options: boot(options, _say), _say, keep)
+    verdicts = results.judge_rows(one, rows, kept)
+    _print(one, rows, verdicts, path)
+    return EX_MISSED if any(verdict.failure for verdict in verdicts) else 0
+
+
+def _print(one: Experiment, rows: list[Row], verdicts: list[Verdict], path: Path) -> None:
+    print(f"{one.title}" + (f" - {one.paper}, {one.paper_figure}" if one.paper else ""))
+    print(f"claim: {one.claim}\n")
+    print(results.table(one, rows, verdicts))
+    print()
+    for line in results.verdict_lines(verdicts):
+        print(line)
+    print(f"\nresults: {path}")
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Writes the page with all results there are."""
+    from vmlab import report as page  # matplotlib takes a second to load: only where it is needed
+
+    found = []
+    for folder in experiment.folders(ROOT):
+        one = experiment.load(folder)
+        kept = results.load(ROOT / "results" / f"{one.name}.json", one.name)
+        if kept.rows:
+            found.append((one, kept))
+    if not found:
+        raise UsageError("there is nothing to report", "no experiment has been run yet", "./lab run huc-fig7 --quick")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(page.render(found))
+    print(arguments.out)
+    return 0

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs an experiment: for each scheduler, number of CPUs and boot it starts a machine and measures every point in it.
+
+The machine is used through what `Guest` names; everything else here is bookkeeping, and is tested with a guest that is no machine.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from vmlab import samples
+from vmlab.errors import KernelFault, LabError
+from vmlab.experiment import Experiment, Point
+from vmlab.judge import Row
+from vmlab.machine import Options, Result
+
+
+class Guest(Protocol):
+    """What is used of `vmlab.machine.Machine`."""
+
+    faults: list[str]
+
+    def run(self, command: str, timeout_s: float | None = None, env: dict[str, str] | None = None) -> Result: ...
+    def put(self, source: Path, destination: str) -> None: ...
+    def get(self, source: str, destination: Path) -> list[Path]: ...
+    def scheduler_alive(self) -> bool: ...
+    def check_faults(self) -> list[str]: ...
+
+
+#: Boots a machine; leaving the context ends it.
+Boot = Callable[[Options], AbstractContextManager[Guest]]
+#: Progress: one line for a person.
+Say = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """One measurement of one point in one boot."""
+
+    metrics: dict[str, float]
+    series: dict[str, samples.Series]
+    ejected: str = ""
+
+
+@dataclass
+class Plan:
+    """What a run has to do, fixed before the first boot."""
+
+    experiment: Experiment
+    points: list[Point]
+    schedulers: list[tuple[str, str]]  # (scheduler, policy)
+    cpus: list[int]
+    kernel: str
+    boots: int
+    root: Path
+    assets: list[Path] = field(default_factory=list)
+    commit: str = ""
+
+    def machines(self) -> Iterator[Options]:
+        """Every machine to boot (each `boots` times)."""
+        for cpus in self.cpus:
+            for scheduler, policy in self.schedulers:
+                yield Options(
+                    sched=scheduler,
+                    policy=policy or None,
+                    cpus=cpus,
+                    memory_mb=self.experiment.memory_mb,
+                    kernel=self.kernel,
+                    desktop=self.experiment.desktop,
+                    fast=self.experiment.fast,
+                    real_timeout_s=POINT_TIMEOUT_REAL_S,
+                    faults="collect",
+                )
+
+
+#: Real seconds after which one point is given up: an overloaded machine of 1,000 processes needs some minutes to get ready.
+POINT_TIMEOUT_REAL_S = 2400.0
+#: Virtual seconds likewise: loads start within a minute or two, measurements take less than one.
+POINT_TIMEOUT_S = 900.0
+
+
+def _prepare(guest: Guest, plan: Plan) -> None:
+    guest.put(plan.root / "experiments" / "guest", "/root/in")
+    guest.put(plan.experiment.folder, "/root/in")
+    for path in plan.assets:
+        guest.put(path, "/root/in/assets")
+
+
+def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
+    """One point in a prepared guest. A measure that fails is the lab's or the workload's failure, not a miss: it ends the run."""
+    name = plan.experiment.name
+    result = guest.run(
+        f"rm -rf /root/out; mkdir -p /root/out; exec python3 /root/in/{name}/measure",
+        timeout_s=POINT_TIMEOUT_S,
+        env={
+            "LIMELIGHT_POINT": json.dumps(point),
+            "LIMELIGHT_RESULT": "/root/out/result.json",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": "/root/in/guest",
+        },
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        files = guest.get("/root/out", folder) if result.status == 0 else []
+        text = next((path.read_text() for path in files if path.name == "result.json"), None)
+    if text is None:
+        raise LabError(
+            f"{name} could not be measured at {point}",
+            (result.stderr or result.stdout).strip()[-3000:] or f"measure ended with status {result.status} and no word",
+            "read the message of the program in the guest above; ./lab shell --desktop with the same options reproduces it",
+        )
+    return read_outcome(text)
+
+
+def read_outcome(text: str) -> Outcome:
+    """What a guest's `measure` wrote."""
+    data = json.loads(text)
+    metrics = {name: float(value) for name, value in data["metrics"].items()}
+    series = {}
+    for name, raw in data["series"].items():
+        series[name] = samples.Series.of(raw["values"], raw["unit"], raw["source"])
+        for figure, value in series[name].figures().items():
+            metrics[f"{name}.{figure}"] = value
+    return Outcome(metrics, series)
+
+
+def _why_ejected(guest: Guest) -> str:
+    line = guest.run("dmesg --notime | grep -i 'sched_ext:' | grep -iv enabled | tail -3").stdout.strip()
+    return " / ".join(line.splitlines()) or "sched_ext is disabled, and the kernel log does not say why"
+
+
+def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) -> dict[int, Outcome]:
+    """Measures every point in as few machines as possible: one, and another after each ejection."""
+    outcomes: dict[int, Outcome] = {}
+    waiting = list(enumerate(plan.points))
+    while waiting:
+        with boot(machine) as guest:
+            _prepare(guest, plan)
+            while waiting:
+                index, point = waiting.pop(0)
+                shown = ", ".join(f"{name} {value}" for name, value in point.items())
+                say(f"{machine.sched}, {machine.cpus} CPU, boot {number + 1}, {len(waiting)} points left: {shown}")
+                outcomes[index] = _measure(guest, plan, point)
+                if not plan.experiment.ends_scheduler and not guest.scheduler_alive():
+                    outcomes[index].ejected = _why_ejected(guest)
+                if outcomes[index].ejected or plan.experiment.fresh_boot_per_point:
+                    break
+            _check_kernel(guest, machine, any(outcome.ejected for outcome in outcomes.values()))
+    return outcomes
+
+
+def _check_kernel(guest: Guest, machine: Options, ejected: bool) -> None:
+    """What the kernel complained about fails the run, unless a peer's ejection explains it: that is its result, and in the table."""
+    faults = guest.check_faults()
+    if faults and not (ejected and machine.sched != "limelight"):
+        raise KernelFault(faults)
+
+
+def run(plan: Plan, boot: Boot, say: Say, keep: Callable[[list[Row]], None]) -> list[Row]:
+    """Every row of the plan. `keep` gets the rows of each machine as soon as they are complete: a long run can be interrupted."""
+    rows: list[Row] = []
+    for machine in plan.machines():
+        boots = [_boot_once(boot, machine, plan, number, say) for number in range(plan.boots)]
+        done = [_row(machine, plan, point, [outcomes[i] for outcomes in boots]) for i, point in enumerate(plan.points)]
+        keep(done)
+        rows += done
+    return rows
+
+
+def _row(machine: Options, plan: Plan, point: Point, outcomes: list[Outcome]) -> Row:
+    names = [name for name in outcomes[0].metrics if all(name in outcome.metrics for outcome in outcomes)]
+    values = {name: [outcome.metrics[name] for outcome in outcomes] for name in names}
+    series = {name: samples.merge([o.series[name] for o in outcomes if name in o.series]) for name in outcomes[0].series}
+    return Row(
+        machine.sched,
+        machine.policy or "",
+        machine.cpus,
+        machine.kernel,
+        point,
+        {name: samples.median(found) for name, found in values.items()},
+        {name: (min(found), max(found)) for name, found in values.items()} if len(outcomes) > 1 else {},
+        {name: one.to_json() for name, one in series.items()},
+        len(outcomes),
+        next((outcome.ejected for outcome in outcomes if outcome.ejected), ""),
+        plan.commit,
+    )

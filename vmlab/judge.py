@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compares what was measured with what is expected. Pure: rows in, verdicts out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from vmlab.experiment import Expectation, Experiment, Point
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a scheduler at a point, over all boots.
+
+    `metrics` holds the median over the boots, `spread` the (least, greatest). `ejected` is why the scheduler was gone at the end
+    of the measurement, or empty.
+    """
+
+    scheduler: str
+    policy: str
+    cpus: int
+    kernel: str
+    point: Point
+    metrics: dict[str, float]
+    spread: dict[str, tuple[float, float]]
+    series: dict[str, dict]
+    boots: int
+    ejected: str = ""
+    commit: str = ""
+
+    def key(self) -> tuple:
+        """What makes two rows the same measurement."""
+        return (self.scheduler, self.policy, self.cpus, self.kernel, tuple(sorted(self.point.items())))
+
+    def to_json(self) -> dict:
+        """As kept in a results file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> Row:
+        """What `to_json` wrote."""
+        data = dict(data)
+        data["spread"] = {name: tuple(pair) for name, pair in data["spread"].items()}
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one row keeps one expectation. `passed` is None where it could not be judged (`text` says why)."""
+
+    metric: str
+    scheduler: str
+    cpus: int
+    point: Point
+    passed: bool | None
+    observation: bool
+    text: str
+    reason: str
+
+    @property
+    def failure(self) -> bool:
+        """True when the run has to fail because of it: limelight missed, or could not even be judged."""
+        return not self.observation and self.passed is not True
+
+
+def _reference(expectation: Expectation, row: Row, rows: list[Row]) -> Row | None:
+    """The row a relative bound refers to."""
+    scheduler = expectation.of_scheduler or row.scheduler
+    wanted = {**row.point, **expectation.of}
+    if wanted.get("count") == 0 and "load" in wanted:
+        wanted["load"] = "none"
+    for other in rows:
+        same_machine = (other.cpus, other.kernel) == (row.cpus, row.kernel)
+        same_policy = other.policy == row.policy or scheduler != row.scheduler
+        if same_machine and same_policy and other.scheduler == scheduler and other.point == wanted:
+            return other
+    return None
+
+
+def _judge_one(expectation: Expectation, row: Row, rows: list[Row]) -> Verdict:
+    def verdict(passed: bool | None, text: str) -> Verdict:
+        return Verdict(
+            expectation.metric, row.scheduler, row.cpus, row.point, passed, expectation.observation, text, expectation.reason
+        )
+
+    value = row.metrics.get(expectation.metric)
+    if row.ejected:
+        return verdict(False, f"the scheduler was ejected: {row.ejected}")
+    if value is None:
+        return verdict(None, f"{expectation.metric} was not measured")
+    factor = expectation.at_most if expectation.at_most is not None else expectation.at_least
+    assert factor is not None  # experiment.load() insists on one of the two
+    bound, origin = factor, ""
+    if expectation.times:
+        other = _reference(expectation, row, rows)
+        reference = other.metrics.get(expectation.metric) if other else None
+        if reference is None:
+            return verdict(None, "what it is compared with was not measured")
+        bound = factor * reference + expectation.slack
+        origin = f" ({factor:g} × {reference:.4g}{f' + {expectation.slack:g}' if expectation.slack else ''})"
+    if expectation.at_most is not None:
+        return verdict(value <= bound, f"{expectation.metric} = {value:.4g}, at most {bound:.4g}{origin}")
+    return verdict(value >= bound, f"{expectation.metric} = {value:.4g}, at least {bound:.4g}{origin}")
+
+
+def judge(experiment: Experiment, judged: list[Row], rows: list[Row]) -> list[Verdict]:
+    """A verdict for every expectation that applies to a row of `judged`; `rows` are all there is to compare with."""
+    return [
+        _judge_one(expectation, row, rows)
+        for row in judged
+        for expectation in experiment.expected
+        if expectation.applies(row.scheduler, row.point)
+    ]

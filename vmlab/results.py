@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results files: one JSON per experiment, with everything a plot needs, and the table that is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from vmlab.experiment import Experiment
+from vmlab.judge import Row, Verdict, judge
+
+#: Raised when the layout of the file changes: older ones are then measured again instead of read wrongly.
+FORMAT = 1
+
+
+@dataclass
+class Results:
+    """All rows measured so far for one experiment, and the commands that made them."""
+
+    experiment: str
+    rows: list[Row] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+
+    def put(self, rows: list[Row], command: str) -> None:
+        """Takes rows in, in place of earlier ones of the same scheduler, machine and point."""
+        fresh = {row.key() for row in rows}
+        self.rows = [row for row in self.rows if row.key() not in fresh] + rows
+        if command not in self.commands:
+            self.commands.append(command)
+
+    def save(self, path: Path, verdicts: list[Verdict]) -> None:
+        """Writes the file whole or not at all."""
+        data = {
+            "format": FORMAT,
+            "experiment": self.experiment,
+            "commands": self.commands,
+            "rows": [row.to_json() for row in self.rows],
+            "verdicts": [asdict(verdict) for verdict in verdicts],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".tmp")
+        partial.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
+        os.replace(partial, path)
+
+
+def load(path: Path, experiment: str) -> Results:
+    """The results in `path`; empty where there is no such file, or one of another format."""
+    try:
+        data = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return Results(experiment)
+    if data.get("format") != FORMAT or data.get("experiment") != experiment:
+        return Results(experiment)
+    return Results(experiment, [Row.from_json(row) for row in data["rows"]], data["commands"])
+
+
+def _cell(row: Row, metric: str, digits: int) -> str:
+    value = row.metrics.get(metric)
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def table(experiment: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
+    """The rows as text: one line per scheduler and parameter, with what each missed."""
+    varied = experiment.varied([row.point for row in rows])
+    machines = sorted({(row.cpus, row.kernel) for row in rows})
+    heads = ["scheduler", *(["CPUs", "kernel"] if len(machines) > 1 else []), *varied]
+    heads += [f"{column.title} {column.unit}".strip() for column in experiment.columns]
+    missed: dict[tuple, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.passed is not True:
+            missed.setdefault((verdict.scheduler, verdict.cpus, tuple(sorted(verdict.point.items()))), []).append(verdict.text)
+    lines = []
+    for row in rows:
+        name = row.scheduler + (f" ({row.policy})" if row.policy not in ("", "unified") else "")
+        cells = [name, *([str(row.cpus), row.kernel] if len(machines) > 1 else []), *(str(row.point[name]) for name in varied)]
+        cells += [_cell(row, column.metric, column.digits) for column in experiment.columns]
+        notes = missed.get((row.scheduler, row.cpus, tuple(sorted(row.point.items()))), [])
+        if row.ejected and not notes:
+            notes = [f"ejected: {row.ejected}"]
+        lines.append((cells, "; ".join(notes)))
+    widths = [max(len(line[0][i]) for line in [*lines, (heads, "")]) for i in range(len(heads))]
+    text = [_line(heads, widths, "")]
+    text += [_line(cells, widths, notes) for cells, notes in lines]
+    return "\n".join(text)
+
+
+def _line(cells: list[str], widths: list[int], note: str) -> str:
+    padded = [cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(cells, widths))]
+    return "  ".join(padded).rstrip() + (f"  <- {note}" if note else "")
+
+
+def verdict_lines(verdicts: list[Verdict]) -> list[str]:
+    """Per expectation: how many rows keep it, and each miss with its reason."""
+    lines = []
+    groups: dict[tuple, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.scheduler, verdict.metric, verdict.reason), []).append(verdict)
+    for (scheduler, metric, reason), group in groups.items():
+        kept = sum(1 for verdict in group if verdict.passed)
+        word = "seen" if group[0].observation else "kept"
+        lines.append(f"{'ok  ' if kept == len(group) else 'MISS'} {scheduler}: {metric} {word} in {kept} of {len(group)} rows: {reason}")
+    return lines
+
+
+def judge_rows(experiment: Experiment, measured: list[Row], results: Results) -> list[Verdict]:
+    """The verdicts on `measured`, compared with everything there is."""
+    return judge(experiment, measured, results.rows)
