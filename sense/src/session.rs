@@ -17,6 +17,7 @@ use x11rb::protocol::res::{ConnectionExt as _, QueryClientIdsReply};
 use x11rb::protocol::xfixes::ConnectionExt as _;
 use x11rb::protocol::xproto::{self, ConnectionExt as _};
 use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
 
 use crate::clients::Deed;
 use crate::error::{SessionEnd, WatchError};
@@ -168,7 +169,9 @@ impl<'c, 'r> Session<'c, 'r> {
         self.compositor_selection = selection;
         self.set_compositor(owner)?;
         let changes = setup::scan(conn, &mut self.windows, self.atoms._XEMBED_INFO)?;
-        self.apply(changes)
+        self.apply(changes)?;
+        // Who is told that we watch may rely on it.
+        Ok(conn.sync()?)
     }
 
     fn warn_of_missing(&self) {

@@ -170,7 +170,7 @@ fn scan_inside(
             let (own, others): (Vec<Window>, Vec<Window>) =
                 children.into_iter().partition(|child| windows.base_of(*child) == windows.base_of(top));
             found.extend(others.into_iter().map(|other| (other, top)));
-            next.extend(own.into_iter().map(|own| (own, top)));
+            next.extend(own.into_iter().map(|own| (top, own)));
         }
         level = next;
     }
