@@ -143,7 +143,8 @@ impl<'obj> Core<'obj> {
         if at_once.is_some_and(|pid| self.own.contains(&pid)) {
             return Ok(());
         }
-        let actions = step(&mut self.state, event, self.now_ns());
+        let now = self.now_ns();
+        let actions = step(&mut self.state, event, now);
         self.carry_out(&actions, at_once)
     }
 

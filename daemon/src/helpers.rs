@@ -5,17 +5,15 @@
 //! [`procfs::belongs_to`], and one that breaks the rules is ended and tried again later.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use limelight_abi::sense::{MAX_PACKET_BYTES, SenseMessage};
+use limelight_abi::sense::SenseMessage;
 use limelight_policy::{ClientPeriod, DisplayId, Event};
-use limelight_sense::displays::{Display, find_displays};
+use limelight_sense::displays::{Display, DisplayFinder};
 use limelight_sense::spawn::{Helper, spawn_helper};
 use log::{info, warn};
-use nix::sys::socket::{MsgFlags, recv};
 
 use crate::procfs;
 use crate::view::DisplayStatus;
@@ -41,7 +39,7 @@ struct Watch {
 #[derive(Default)]
 pub struct Helpers {
     watches: BTreeMap<String, Watch>,
-    buffer: Vec<u8>,
+    finder: DisplayFinder,
 }
 
 /// What became of the helpers' processes.
@@ -61,11 +59,10 @@ impl Helpers {
             watch.present = false;
             watch.packets = 0;
         }
-        for display in find_displays() {
+        for display in self.finder.find() {
             let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
             watch.present = true;
             watch.display = display;
-            watch.reap(&mut changes);
             watch.start(program, &mut changes);
         }
         self.watches.retain(|name, watch| {
@@ -81,27 +78,28 @@ impl Helpers {
 
     /// What to poll: each helper's socket, with the name of its display.
     pub fn sockets(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
-        self.watches.iter().filter_map(|(name, watch)| Some((name.as_str(), watch.helper.as_ref()?.socket.as_fd())))
+        self.watches.iter().filter_map(|(name, watch)| Some((name.as_str(), watch.helper.as_ref()?.as_fd())))
     }
 
     /// Read what the helper of `display` has sent.
     pub fn read(&mut self, display: &str) -> (Vec<Change>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
-        self.buffer.resize(MAX_PACKET_BYTES + 1, 0);
         let Some(watch) = self.watches.get_mut(display) else { return (changes, events) };
-        while let Some(helper) = watch.helper.as_ref() {
-            match receive(helper.socket.as_raw_fd(), &mut self.buffer) {
-                Ok(0) => watch.end("its helper ended", &mut changes),
-                Ok(length) => {
+        while let Some(helper) = watch.helper.as_mut() {
+            match helper.receive() {
+                Ok(Some(message)) => {
                     watch.packets += 1;
-                    match SenseMessage::decode(&self.buffer[..length]) {
-                        Ok(_) if watch.packets > MAX_PACKETS_PER_SECOND => watch.end("its helper floods us", &mut changes),
-                        Ok(message) => watch.take(message, &mut events),
-                        Err(error) => watch.end(&error.to_string(), &mut changes),
+                    watch.take(message, &mut events);
+                    if watch.packets > MAX_PACKETS_PER_SECOND {
+                        watch.end("its helper floods us", &mut changes);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => watch.end(&error.to_string(), &mut changes),
+                Ok(None) => break,
+                Err(error) => {
+                    watch.end(&error.to_string(), &mut changes);
+                    // Why may be that the cookie has changed: look for the owner anew.
+                    self.finder.forget(display);
+                }
             }
         }
         (changes, events)
@@ -120,12 +118,8 @@ impl Helpers {
 
     /// Every helper that runs: to be told to a scheduler that was just loaded.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
-        self.watches.values().filter_map(|watch| Some(watch.helper.as_ref()?.child.id()))
+        self.watches.values().filter_map(|watch| Some(watch.helper.as_ref()?.pid()))
     }
-}
-
-fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
-    recv(socket, buffer, MsgFlags::MSG_DONTWAIT).map_err(io::Error::from)
 }
 
 impl Watch {
@@ -147,27 +141,18 @@ impl Watch {
         }
         match spawn_helper(&self.display, program) {
             Ok(helper) => {
-                changes.push(Change::Started(helper.child.id()));
+                changes.push(Change::Started(helper.pid()));
                 self.helper = Some(helper);
                 "starting".clone_into(&mut self.state);
             }
-            Err(error) => self.fail(&format!("cannot start its helper: {error}")),
-        }
-    }
-
-    fn reap(&mut self, changes: &mut Vec<Change>) {
-        let ended = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
-        if let Some(status) = ended {
-            self.end(&format!("its helper ended: {status}"), changes);
+            Err(error) => self.fail(&error.to_string()),
         }
     }
 
     fn end(&mut self, why: &str, changes: &mut Vec<Change>) {
-        let Some(mut helper) = self.helper.take() else { return };
-        changes.push(Change::Ended(helper.child.id()));
-        // It may be gone already; either way it is reaped here.
-        let _ = helper.child.kill();
-        let _ = helper.child.wait();
+        // Dropping a helper ends and reaps it.
+        let Some(helper) = self.helper.take() else { return };
+        changes.push(Change::Ended(helper.pid()));
         self.fail(why);
     }
 
@@ -193,7 +178,7 @@ impl Watch {
                 info!("display {}: {}", self.display.name, self.state);
                 self.retry_after = RETRY_MIN;
                 // The server's pid is ours, from the socket's credentials, not the helper's word.
-                let server = self.display.server_pid.map(Into::into);
+                let server = Some(self.display.server_pid.into());
                 events.push(Event::Display { display, server });
             }
             SenseMessage::Input { pid } if procfs::belongs_to(pid, owner) => {
