@@ -91,10 +91,13 @@ fn local_display(name: &[u8]) -> Option<u32> {
     display_number(number.split_once('.').map_or(number, |(number, _screen)| number))
 }
 
+/// The highest number of a display: its TCP port is 6000 more.
+pub(crate) const LAST_DISPLAY: u32 = 65_535 - 6_000;
+
 /// A display's number, as X servers write it: no sign, no leading zero.
 pub(crate) fn display_number(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
-    (number <= 65_535 && number.to_string() == text).then_some(number)
+    (number <= LAST_DISPLAY && number.to_string() == text).then_some(number)
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -110,10 +113,10 @@ mod tests {
     /// Local displays are told from remote ones and from nonsense.
     #[test]
     fn display_names() {
-        for (name, number) in [(":0", Some(0)), (":10.1", Some(10)), ("unix:3", Some(3)), (":65535", Some(65_535))] {
+        for (name, number) in [(":0", Some(0)), (":10.1", Some(10)), ("unix:3", Some(3)), (":59535", Some(59_535))] {
             assert_eq!(local_display(name.as_bytes()), number, "{name}");
         }
-        for name in ["", ":", "0", "host:0", "localhost:10.0", ":-1", ":+1", ":00", ":65536", ":1x", "wayland-0"] {
+        for name in ["", ":", "0", "host:0", "localhost:10.0", ":-1", ":+1", ":00", ":59536", ":1x", "wayland-0"] {
             assert_eq!(local_display(name.as_bytes()), None, "{name}");
         }
     }

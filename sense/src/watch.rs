@@ -9,6 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 
 use crate::error::{SessionEnd, WatchError};
+use crate::procs::LAST_DISPLAY;
 use crate::report::Report;
 use crate::session;
 
@@ -58,6 +59,9 @@ pub fn watch(options: WatchOptions) -> Result<(), WatchError> {
         .map_err(|errno| WatchError::System { action: "protect this process's memory", source: errno.into() })?;
     let mut report = Report::new(options.report)?;
     let display = options.display;
+    if !is_name(&display) {
+        return Err(WatchError::BadName { display });
+    }
     let mut gone_since: Option<Instant> = None;
     loop {
         let end = session::run(&display, &mut report);
@@ -79,6 +83,12 @@ pub fn watch(options: WatchOptions) -> Result<(), WatchError> {
             return Ok(());
         }
     }
+}
+
+/// Whether x11rb can read this name; it takes numbers whose TCP port would not be one, and then fails.
+fn is_name(display: &str) -> bool {
+    let parsed = x11rb::reexports::x11rb_protocol::parse_display::parse_display(Some(display));
+    parsed.is_ok_and(|parsed| u32::from(parsed.display) <= LAST_DISPLAY)
 }
 
 /// Whether a session that never began is worth another try: only for a display that was there before.
