@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Commands of this machine, run so that a failure says what it means."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmlab.errors import LabError
+
+SIGNS = (
+    (
+        ("Temporary failure resolving", "Could not resolve", "Could not connect", "Network is unreachable", "Connection timed out",
+         "Connection refused", "Failed to fetch", "failed to download", "Unable to connect"),
+        "a download failed: the network or the mirror does not answer",
+        "check the network and run the same command again; what is already there is kept",
+    ),
+    (("No space left on device", "Could not write", "not enough free space", "Could not allocate block"),
+     "the disk is full", "free some space, or point LIMELIGHT_CACHE at another disk"),
+    (("Unable to locate package", "has no installation candidate", "couldn't be found"),
+     "the suite has no such package any more", "look for its new name in the suite and change it where it is listed"),
+    (("NO_PUBKEY", "is not signed", "public key is not available", "Sub-process /usr/bin/sqv returned"),
+     "this machine does not know the key that signs the suite",
+     "apt-get install --only-upgrade debian-archive-keyring, then run the same command again"),
+    (("Permission denied", "are you root", "Operation not permitted"), "this needs root", "run it with sudo"),
+)
+"""What programs print, what it means, and what to do. The first hit counts."""
+
+
+def explain(output: str) -> tuple[str, str]:
+    """Reason and fix for what a failed command printed."""
+    for words, why, fix in SIGNS:
+        line = next((line.strip() for line in output.splitlines() if any(word in line for word in words)), None)
+        if line is not None:
+            return f"{why} ({line[:300]})", fix
+    tail = "\n    ".join(output.strip().splitlines()[-8:])
+    return f"its last words were:\n    {tail or '(none)'}", "run the same command again; if it fails again, run the step by hand"
+
+
+def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """Runs a command to its end and returns its standard output; LabError if it fails."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, cwd=cwd, env=None if env is None else {**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )
+    except FileNotFoundError as error:
+        raise LabError(f"cannot {what}", f"there is no program {words[0]}", f"apt-get install it, or run ./lab setup ({error})") from error
+    if done.returncode != 0:
+        why, fix = explain(done.stderr + done.stdout)
+        raise LabError(f"cannot {what}: {words[0]} failed with status {done.returncode}", why, fix)
+    return done.stdout
+
+
+PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "cpio": "cpio",
+    "depmod": "kmod",
+    "dpkg-deb": "dpkg",
+}
+"""Program the laboratory runs, and the Debian package it is in."""
+
+
+def require_programs() -> None:
+    """Installs the packages of the programs that are missing."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)})
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        raise LabError(f"these packages are missing: {' '.join(missing)}", "installing them needs root", f"sudo apt-get install {' '.join(missing)}")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    run(["apt-get", "update", "-q"], "update the package lists", env=env)
+    run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], f"install {' '.join(missing)}", env=env)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a good run never leaves in the guest's kernel log."""
+
+from __future__ import annotations
+
+import re
+
+FAULT = re.compile(
+    r"\bBUG:|\bkernel BUG at|\bWARNING:|\bOops\b|Call Trace:|\bKASAN\b|"
+    r"rcu:.*\bstall|self-detected stall|soft lockup|hard LOCKUP|blocked for more than|"
+    r"sched_ext:.*\berror\b|sched_ext:.*\bdisabled \((?!unregistered)|general protection fault|Unable to handle kernel",
+    re.IGNORECASE,
+)
+"""Lines that fail a run. `disabled (unregistered ...)` is the ordinary end of a sched_ext scheduler."""
+
+HARMLESS = re.compile(r"WARNING: (?:Spectre|Unprivileged|You are running an unsafe)", re.IGNORECASE)
+"""Advice the kernel words as a warning while it boots."""
+
+
+def faults_in(log: str) -> list[str]:
+    """The lines of a kernel log that must not be there, in their order."""
+    return [line.strip() for line in log.splitlines() if FAULT.search(line) and not HARMLESS.search(line)]

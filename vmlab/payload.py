@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one machine is made of: QEMU, kernel, root image, and a small disk with the project's programs, made anew for every run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmlab import host, image, kernels, peers, qemu
+from vmlab.errors import LabError, UsageError
+
+if TYPE_CHECKING:
+    from vmlab.machine import Options
+
+TREE = Path(__file__).resolve().parent.parent
+GUEST = Path(__file__).parent / "guest"
+PLAIN = ("none", "eevdf")
+"""Scheduler names that load nothing: the kernel's own is in charge."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts a machine is put together from."""
+
+    qemu: list[str]
+    kernel: kernels.Kernel
+    image: image.Image
+    peer: Path | None
+
+
+def prepare(options: Options, _say: Callable[[str], None]) -> Parts:
+    """Checks the options and fetches or builds what is not in the cache."""
+    check(options)
+    host.require_programs()
+    root = image.get()
+    peer = None if options.sched in (*PLAIN, "limelight") else peers.get(options.sched)
+    return Parts(qemu.find(), kernels.get(options.kernel, root.busybox), root, peer)
+
+
+def check(options: Options) -> None:
+    """Refuses what cannot be, before anything is built."""
+    if options.sched not in (*PLAIN, "limelight", *peers.VERSION):
+        known = ", ".join([*PLAIN, "limelight", *peers.VERSION])
+        raise UsageError(f"no scheduler {options.sched!r}", f"the laboratory has {known}", "./lab exec --sched limelight")
+    if options.kernel not in kernels.SERIES:
+        raise UsageError(f"no kernel {options.kernel!r}", f"the laboratory has {', '.join(kernels.SERIES)}", f"./lab exec --kernel {kernels.DEFAULT}")
+    if not 1 <= options.cpus <= 64:
+        raise UsageError(f"no machine with {options.cpus} CPUs", "the laboratory makes 1 to 64", "./lab exec --cpus 4")
+    if options.policy is not None and options.sched != "limelight":
+        raise UsageError(f"no policy {options.policy!r} for {options.sched}", "only limelight has policies", "add --sched limelight")
+    if options.sched == "limelight" and not (target_directory() / "limelight").exists():
+        raise LabError("cannot run limelight in the guest", f"there is no {target_directory()}/limelight", "cargo build --release")
+    for path in options.copy:
+        if not Path(path).exists():
+            raise UsageError(f"cannot copy {path} into the guest", "there is no such file", "check the path after --copy")
+
+
+def target_directory() -> Path:
+    """Where cargo leaves the project's programs."""
+    return Path(os.environ.get("CARGO_TARGET_DIR") or TREE / "target") / "release"
+
+
+def programs() -> list[Path]:
+    """The project's programs that have been built."""
+    found = []
+    for directory in (target_directory(), TREE / "workloads" / "build"):
+        if directory.is_dir():
+            found += [path for path in sorted(directory.iterdir()) if path.is_file() and os.access(path, os.X_OK) and path.suffix != ".so"]
+    return found
+
+
+def build_disk(options: Options, parts: Parts, directory: Path) -> Path:
+    """Makes the disk: `bin/` for /usr/local/bin, `in/` for /root/in, `guest/` with the agent."""
+    tree = directory / "disk"
+    for part in ("bin", "in"):
+        (tree / part).mkdir(parents=True)
+    shutil.copytree(GUEST, tree / "guest", ignore=shutil.ignore_patterns("__pycache__"))
+    for program in [*programs(), *([parts.peer] if parts.peer else [])]:
+        host.run(["strip", "-g", "-o", tree / "bin" / program.name, program], f"copy {program.name}")
+    for path in map(Path, options.copy):
+        if path.is_dir():
+            shutil.copytree(path, tree / "in" / path.resolve().name, symlinks=True)
+        else:
+            shutil.copy2(path, tree / "in" / path.name)
+    disk = directory / "lab.ext4"
+    kernels.make_ext4(tree, disk, spare_mb=64)
+    shutil.rmtree(tree)
+    return disk
+
+
+def scheduler_command(options: Options) -> list[str]:
+    """What the guest runs to load the scheduler."""
+    command = [options.sched]
+    if options.sched == "limelight":
+        command.append("run")
+    if options.policy is not None:
+        command += ["--policy", options.policy]
+    return [*command, *options.sched_args]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""QEMU: which one, with what arguments, and its process.
+
+Version 8.1 or later is needed: before it, `-icount` lets one virtual CPU run up to 100 ms before the next gets a turn. Where the machine's own
+is older (Debian 12), Debian 13's is unpacked into the cache and run there through its own dynamic loader, without a chroot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmlab import cache, host, packages
+from vmlab.errors import LabError
+
+if TYPE_CHECKING:
+    from vmlab.machine import Options
+    from vmlab.payload import Parts
+
+OLDEST = (8, 1)
+RECIPE = "1"
+ICOUNT_SHIFT = 1
+"""An instruction takes 2^shift ns of virtual time: 2 ns, 500 million a second and CPU."""
+
+
+def find() -> list[str]:
+    """The command that starts a good QEMU, without its arguments."""
+    own = shutil.which("qemu-system-x86_64")
+    if own and version(host.run([own, "--version"], "ask QEMU for its version")) >= OLDEST:
+        return [own]
+    home = cache.item("qemu", cache.key(RECIPE, packages.ROOT_SUITE), _unpack, needs_mb=600)
+    tree = home / "tree"
+    libraries = tree / "usr/lib/x86_64-linux-gnu"
+    return [
+        str(libraries / "ld-linux-x86-64.so.2"), "--library-path", f"{libraries}:{libraries}/pulseaudio:{tree}/lib/x86_64-linux-gnu",
+        str(tree / "usr/bin/qemu-system-x86_64"), "-L", str(tree / "usr/share/seabios"), "-L", str(tree / "usr/share/qemu"),
+    ]
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The version in what `qemu --version` prints; (0, 0) if there is none."""
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _unpack(into: Path) -> None:
+    cache.say("qemu: fetching Debian 13's (this machine's is missing or older than 8.1)")
+    host.run(
+        ["mmdebstrap", "--variant=extract", "--mode=root", f"--keyring={packages.KEYRING}", "--include=qemu-system-x86,seabios",
+         "--dpkgopt=path-exclude=/usr/share/doc/*", packages.ROOT_SUITE, into / "tree", packages.mirror()],
+        "unpack QEMU",
+    )
+
+
+def accelerator(fast: bool, cpuinfo: str) -> list[str]:
+    """Arguments that choose how the guest's instructions run. KVM only where the CPU itself offers it: a /dev/kvm alone proves nothing."""
+    if not fast:
+        return ["-accel", "tcg", "-icount", f"shift={ICOUNT_SHIFT},sleep=off", "-rtc", "clock=vm,base=2026-01-01", "-seed", "1"]
+    if re.search(r"^flags\s*:.*\b(vmx|svm)\b", cpuinfo, re.MULTILINE) and os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return ["-accel", "kvm", "-accel", "tcg,thread=multi"]
+    return ["-accel", "tcg,thread=multi"]
+
+
+def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> list[str]:
+    """QEMU's arguments for one run."""
+    words = ["console=ttyS0", "quiet", "loglevel=4", "panic=-1", "mitigations=off", "nokaslr", "random.trust_cpu=on", "selinux=0", "apparmor=0"]
+    words += ["nmi_watchdog=0", "no_timer_check", f"lab.init={options.init}", "systemd.journald.forward_to_console=0"]
+    drives = [(parts.image.disk, "on"), (parts.kernel.disk, "on"), (disk, "off")]
+    result = [
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max",
+        "-m", f"{options.memory_mb}M", "-smp", str(options.cpus),
+        *accelerator(options.fast, Path("/proc/cpuinfo").read_text()),
+        "-kernel", str(parts.kernel.image), "-initrd", str(parts.kernel.initramfs), "-append", " ".join(words),
+        "-chardev", f"file,id=log,path={directory}/console", "-serial", "chardev:log",
+        "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=agent,path={directory}/agent,server=on,wait=off", "-device", "virtserialport,chardev=agent,name=lab.agent",
+        "-qmp", f"unix:{directory}/qmp,server=on,wait=off",
+    ]
+    for number, (path, snapshot) in enumerate(drives):
+        result += ["-drive", f"file={path},format=raw,if=none,id=d{number},cache=unsafe,snapshot={snapshot}", "-device", f"virtio-blk-pci,drive=d{number}"]
+    if options.tty:
+        result += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,chardev=tty"]
+    return result
+
+
+@dataclass
+class Process:
+    """A running QEMU."""
+
+    child: subprocess.Popen
+    directory: Path
+    _qmp: socket.socket | None = None
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.child.poll() is None
+
+    def connect_agent(self, limit_s: float) -> socket.socket:
+        """Connects to the port of the guest's agent."""
+        return self._connect("agent", limit_s)
+
+    def pause(self) -> None:
+        """Stops the guest's clocks and CPUs."""
+        self._command("stop")
+
+    def resume(self) -> None:
+        """Lets the guest go on."""
+        self._command("cont")
+
+    def stop(self) -> None:
+        """Ends it."""
+        if self.alive():
+            self.child.terminate()
+            try:
+                self.child.wait(10)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+        self.child.wait()
+
+    def explain(self, error: LabError) -> LabError:
+        """The same error, with what the guest's console and QEMU said."""
+        said = []
+        for name in ("console", "qemu"):
+            path = self.directory / name
+            lines = path.read_text(errors="replace").splitlines()[-25:] if path.exists() else []
+            if lines:
+                said.append(f"the {name} said:\n    " + "\n    ".join(line[:300] for line in lines))
+        return type(error)(error.what, "\n  ".join([error.why, *said]), error.fix) if said and type(error) is LabError else error
+
+    def _connect(self, name: str, limit_s: float) -> socket.socket:
+        deadline = time.monotonic() + limit_s
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.connect(str(self.directory / name))
+                return connection
+            except OSError as error:
+                connection.close()
+                if not self.alive() or time.monotonic() > deadline:
+                    problem = LabError("the virtual machine did not start", f"QEMU ended with status {self.child.poll()} ({error})", "run ./lab setup again")
+                    raise self.explain(problem) from error
+                time.sleep(0.02)
+
+    def _command(self, name: str) -> None:
+        if not self.alive():
+            return
+        try:
+            if self._qmp is None:
+                self._qmp = self._connect("qmp", 30.0)
+                self._qmp.settimeout(30.0)
+                self._answer("QMP")
+                self._qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
+                self._answer("return")
+            self._qmp.sendall(json.dumps({"execute": name}).encode() + b"\n")
+            self._answer("return")
+        except OSError as error:
+            if self.alive():
+                raise LabError("QEMU does not answer", str(error), "run the same command again") from error
+
+    def _answer(self, wanted: str) -> None:
+        """Reads up to the answer; events come in between."""
+        assert self._qmp is not None
+        pending = b""
+        while True:
+            piece = self._qmp.recv(65536)
+            if not piece:
+                raise ConnectionError("its control socket closed")
+            pending += piece
+            lines = pending.split(b"\n")
+            pending = lines.pop()
+            if any(wanted in json.loads(line) for line in lines if line.strip()):
+                return
+
+
+def start(options: Options, parts: Parts, disk: Path, directory: Path) -> Process:
+    """Starts QEMU on the parts of a machine."""
+    command = [*parts.qemu, *arguments(options, parts, disk, directory)]
+    log = (directory / "qemu").open("w")
+    # The changes to the root disk go to a file in TMPDIR: beside the run's other files, so that they go with them.
+    env = {**os.environ, "TMPDIR": str(directory)}
+    stdin = None if options.tty else subprocess.DEVNULL
+    stdout = None if options.tty else log
+    return Process(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=env, start_new_session=not options.tty), directory)
