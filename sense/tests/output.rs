@@ -14,6 +14,8 @@ use painter::{Painter, rectangle};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
 const TWO_PERIODS: Duration = Duration::from_millis(2200);
+/// A period and some, after which what was painted before it has been told.
+const A_PERIOD: Duration = Duration::from_millis(1400);
 /// A tick and some, so that what is painted next is counted by itself.
 const A_TICK: Duration = Duration::from_millis(300);
 
@@ -38,17 +40,21 @@ fn compositor(server: &Server, program: &str, arguments: &[&str]) -> Running {
 }
 
 /// Each screen: none, or one of two compositing managers.
-fn on_every_screen(test: impl Fn(&Server)) {
+fn on_every_screen(test: impl Fn(&Server) + Sync) {
     if !have(&["Xvfb", "xcompmgr", "picom"]) {
         return;
     }
-    test(&Server::start(&[]));
-    let simple = Server::start(&[]);
-    let _running = compositor(&simple, "xcompmgr", &[]);
-    test(&simple);
-    let modern = Server::start(&[]);
-    let _running = compositor(&modern, "picom", &["--backend", "xrender", "--config", "/dev/null"]);
-    test(&modern);
+
+    let composited = |program, arguments: &[&str]| {
+        let server = Server::start(&[]);
+        let _running = compositor(&server, program, arguments);
+        test(&server);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| test(&Server::start(&[])));
+        scope.spawn(|| composited("xcompmgr", &[]));
+        scope.spawn(|| composited("picom", &["--backend", "xrender", "--config", "/dev/null"]));
+    });
 }
 
 /// What a client paints is counted to the pixel, told at once and in the period; what was there before is not.
@@ -59,9 +65,9 @@ fn painting_is_counted_to_the_pixel() {
         let window = painter.window(rectangle(100, 100, 400, 400));
         painter.paint(window, rectangle(0, 0, 400, 400));
         let mut watcher = Watcher::start(&server.name());
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 0.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 0.0);
         painter.paint(window, rectangle(10, 10, 100, 80));
-        let heard = watcher.listen(TWO_PERIODS);
+        let heard = watcher.listen(A_PERIOD);
         assert!(heard.output_at_once().contains(&std::process::id()), "{heard:?}");
         assert_pct(ours(&heard), 1.0);
     });
@@ -81,14 +87,14 @@ fn repeated_painting_counts_once_a_tick() {
     for _ in 0..200 {
         painter.paint(window, rectangle(0, 0, 100, 80));
     }
-    let burst = ours(&watcher.listen(TWO_PERIODS));
+    let burst = ours(&watcher.listen(A_PERIOD));
     // The first paint is looked at while the others follow, so a second look is right.
     assert!((1.0..=3.0).contains(&burst), "{burst} %");
     for _ in 0..3 {
         painter.paint(window, rectangle(0, 0, 100, 80));
         std::thread::sleep(A_TICK);
     }
-    assert_pct(ours(&watcher.listen(TWO_PERIODS)), 3.0);
+    assert_pct(ours(&watcher.listen(A_PERIOD)), 3.0);
 }
 
 /// A covered window's changes are nobody's business; a half covered one's count by half; uncovered, all of it.
@@ -101,22 +107,22 @@ fn covered_windows_do_not_count() {
         let mut watcher = Watcher::start(&server.name());
         watcher.listen(A_TICK);
         painter.paint(below, rectangle(0, 0, 200, 160));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 0.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 0.0);
 
         painter.move_to(above, 100, 0);
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(below, rectangle(0, 0, 200, 160));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 2.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 2.0);
 
         painter.raise(below);
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(below, rectangle(0, 0, 200, 160));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 4.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 4.0);
 
         painter.conn.unmap_window(below).unwrap();
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(below, rectangle(0, 0, 200, 160));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 0.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 0.0);
     });
 }
 
@@ -129,15 +135,15 @@ fn shapes_and_the_screens_edge_are_respected() {
         let mut watcher = Watcher::start(&server.name());
         watcher.listen(A_TICK);
         painter.paint(below, rectangle(0, 0, 200, 80));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 1.0);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 1.0);
 
         let above = painter.window(rectangle(900, 0, 200, 80));
         painter.set_shape(above, rectangle(0, 0, 50, 80));
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(below, rectangle(0, 0, 200, 80));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 0.5);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 0.5);
         painter.paint(above, rectangle(0, 0, 200, 80));
-        assert_pct(ours(&watcher.listen(TWO_PERIODS)), 0.5);
+        assert_pct(ours(&watcher.listen(A_PERIOD)), 0.5);
     });
 }
 
@@ -154,9 +160,9 @@ fn translucent_and_hidden_windows_are_understood() {
     let above = painter.window(rectangle(0, 0, 100, 80));
     let mut watcher = Watcher::start(&server.name());
     let painted = |watcher: &mut Watcher, window| {
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(window, rectangle(0, 0, 100, 80));
-        ours(&watcher.listen(TWO_PERIODS))
+        ours(&watcher.listen(A_PERIOD))
     };
     assert_pct(painted(&mut watcher, below), 0.0);
     painter.set_words(above, "_NET_WM_WINDOW_OPACITY", &[0x8000_0000]);
@@ -186,9 +192,9 @@ fn compositing_may_start_and_end() {
     let above = painter.window(rectangle(0, 0, 100, 160));
     let mut watcher = Watcher::start(&server.name());
     let painted = |watcher: &mut Watcher| {
-        watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
         painter.paint(below, rectangle(0, 0, 200, 160));
-        watcher.listen(TWO_PERIODS)
+        watcher.listen(A_PERIOD)
     };
     assert_pct(ours(&painted(&mut watcher)), 2.0);
     let running = compositor(&server, "xcompmgr", &[]);
@@ -225,8 +231,8 @@ fn framed_windows_are_their_clients() {
 
         let cover = server.run("xterm", &["-geometry", "300x100+0+0", "-T", "cover", "-e", "sleep", "1000"]);
         server.xdotool("search --sync --onlyvisible --name ^cover$");
-        watcher.listen(TWO_PERIODS);
-        let heard = watcher.listen(TWO_PERIODS);
+        watcher.listen(A_PERIOD);
+        let heard = watcher.listen(A_PERIOD);
         assert_pct(heard.changed_pct(early.pid()), 0.0);
         assert_pct(heard.changed_pct(late.pid()), 0.0);
         drop(cover);
