@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The stand-in for the person and the client, on a real X server with a real window manager."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BUILD = Path(__file__).resolve().parent.parent / "build"
+
+
+@unittest.skipUnless(shutil.which("Xvfb") and shutil.which("openbox"), "needs xvfb and openbox")
+class TestPerson(unittest.TestCase):
+    def setUp(self) -> None:
+        read_end, write_end = os.pipe()
+        self.server = subprocess.Popen(
+            ["Xvfb", "-displayfd", str(write_end), "-screen", "0", "1024x768x24", "-nolisten", "tcp"],
+            pass_fds=[write_end], stderr=subprocess.DEVNULL,
+        )
+        os.close(write_end)
+        with os.fdopen(read_end) as numbers:
+            self.env = {**os.environ, "DISPLAY": f":{numbers.readline().strip()}"}
+        self.folder = tempfile.TemporaryDirectory()
+        # Windows that come while the window manager starts are lost to it: it says when it has.
+        up = Path(self.folder.name, "up")
+        self.programs = [subprocess.Popen(["openbox", "--startup", f"touch {up}"], env=self.env, stderr=subprocess.DEVNULL)]
+        end = time.monotonic() + 20
+        while not up.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def tearDown(self) -> None:
+        for program in [*self.programs, self.server]:
+            program.terminate()
+            program.wait()
+            if program.stdout:
+                program.stdout.close()
+        self.folder.cleanup()
+
+    def client(self, *options: str) -> subprocess.Popen:
+        program = subprocess.Popen([BUILD / "xclient", "--title", "it", *options], env=self.env, stdout=subprocess.PIPE, text=True)
+        self.programs.append(program)
+        self.assertTrue(program.stdout.readline().startswith("ready"))
+        return program
+
+    def person(self, action: str, *options: str) -> dict:
+        out = Path(self.folder.name, "out.json")
+        subprocess.run([BUILD / "person", action, "--title", "it", "--out", out, *options], env=self.env, check=True, timeout=60)
+        return json.loads(out.read_text())
+
+    def test_typing_takes_as_long_as_the_client_works(self) -> None:
+        """A client that works 20 ms per key shows each key after 20 ms or a little more, never before, and none is lost."""
+        self.client("--work-us", "20000")
+        seen = self.person("type", "--count", "5", "--interval-us", "60000")
+        self.assertEqual(seen["lost"], 0)
+        self.assertEqual(len(seen["latency_ns"]), 5)
+        self.assertGreater(min(seen["latency_ns"]), 20_000_000)
+
+    def test_a_silent_client_is_a_loss(self) -> None:
+        """A window that never changes counts as lost after 5 s: nothing seen is never a good latency."""
+        program = self.client()
+        program.send_signal(19)  # SIGSTOP
+        seen = self.person("type", "--count", "1")
+        program.send_signal(18)  # SIGCONT
+        self.assertEqual((seen["lost"], seen["latency_ns"]), (1, [5_000_000_000]))
+
+    def test_watching_counts_frames(self) -> None:
+        """A client that draws every 20 ms is seen to draw 50 frames in a second, give or take what a busy machine delays."""
+        self.client("--period-us", "20000", "--period-work-us", "100")
+        seen = self.person("watch", "--seconds", "1")
+        self.assertGreater(len(seen["intervals_ns"]), 40)
+        self.assertLessEqual(len(seen["intervals_ns"]), 52)
+
+    def test_dragging_is_answered_motion_by_motion(self) -> None:
+        """Nearly every motion ends with the window where it belongs: the window manager really drags."""
+        self.client()
+        seen = self.person("drag", "--seconds", "1")
+        self.assertEqual(seen["lost"], 0)
+        self.assertGreater(len(seen["latency_ns"]), 45)
+
+    def test_missing_server_is_named(self) -> None:
+        """No server: the message says which display could not be reached."""
+        done = subprocess.run(
+            [BUILD / "person", "type", "--title", "x", "--out", "/dev/null"],
+            env={**self.env, "DISPLAY": ":12345"}, capture_output=True, text=True,
+        )
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(":12345", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
