@@ -1,88 +1,141 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `limelight`: the one command.
 
-use std::path::{Path, PathBuf};
+mod cli;
+mod docs;
+mod doctor;
+mod explain;
+mod graph;
+mod settings;
+mod status;
+mod table;
 
-use anyhow::{Context, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use std::io::{self, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
 use limelight_daemon::control::{SOCKET, ask};
 use limelight_daemon::view::Request;
-use limelight_sched::{Policy, Settings};
+use serde_json::Value;
 use simplelog::{ColorChoice, ConfigBuilder, LevelFilter, TermLogger, TerminalMode};
 
-/// Keeps what you are attending to smooth on a loaded machine.
-#[derive(Parser)]
-#[command(version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
+use cli::{Command, View};
+use settings::RunArgs;
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PolicyName {
-    Huc,
-    Unified,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Run the daemon.
-    Run {
-        /// Which paper's rules are in force.
-        #[arg(long, value_enum, default_value = "unified")]
-        policy: PolicyName,
-    },
-    /// Who serves the person now, and what they get.
-    Status,
-    /// Why a process is in its class.
-    Explain {
-        /// The process.
-        pid: u32,
-    },
-    /// Watch one display (started by the daemon).
-    #[command(hide = true)]
-    Watch {
-        /// The display.
-        #[arg(long)]
-        display: String,
-        /// Where to report.
-        #[arg(long)]
-        report_fd: i32,
-    },
-}
-
-fn main() -> Result<()> {
-    let cli = Cli::parse();
-    let config = ConfigBuilder::new().set_time_level(LevelFilter::Off).build();
-    TermLogger::init(LevelFilter::Info, config, TerminalMode::Stderr, ColorChoice::Never)?;
-    match cli.command {
-        Command::Run { policy } => {
-            let policy = match policy {
-                PolicyName::Huc => Policy::Huc,
-                PolicyName::Unified => Policy::Unified,
-            };
-            let program: PathBuf = std::env::current_exe().context("cannot find my own binary")?;
-            limelight_daemon::run(&limelight_daemon::Options {
-                settings: Settings { policy, ..Settings::default() },
-                policy: limelight_policy::Settings::default(),
-                program,
-            })
+fn main() -> ExitCode {
+    match obey(cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("limelight: {error:#}");
+            ExitCode::FAILURE
         }
-        Command::Status => show(&Request::Status),
-        Command::Explain { pid } => show(&Request::Explain { pid }),
-        Command::Watch { display, report_fd } => watch(&display, report_fd),
     }
 }
 
-fn show(request: &Request) -> Result<()> {
-    println!("{:#}", ask(Path::new(SOCKET), request)?);
+fn obey(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => run(&arguments)?,
+        Command::Status(view) => show(view, &Request::Status, status::text)?,
+        Command::Explain { pid, view } => show(view, &Request::Explain { pid }, explain::text)?,
+        Command::Graph(view) => show(view, &Request::Graph, |answer| {
+            graph::dot(answer, graph::name_of)
+        })?,
+        Command::Doctor(view) => {
+            let (text, will_work) = doctor::report(view.json);
+            print(text.as_bytes())?;
+            return Ok(if will_work {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
+        }
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            docs::completions(shell, &mut text);
+            print(&text)?;
+        }
+        Command::Man { folder } => docs::man(&folder)?,
+        Command::Watch { display, report_fd } => watch(&display, report_fd)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(arguments: &RunArgs) -> Result<()> {
+    let options = limelight_daemon::Options {
+        settings: arguments.scheduler()?,
+        policy: arguments.ratings()?,
+        program: std::env::current_exe()
+            .context("cannot find my own binary, which the helpers run")?,
+    };
+    if nix::unistd::geteuid().is_root()
+        && let Some(hindrance) = doctor::hindrance()
+    {
+        bail!(
+            "the scheduler cannot be loaded: {hindrance} (limelight doctor tells more; nothing was changed)"
+        );
+    }
+    log_to_stderr(if arguments.verbose {
+        LevelFilter::Debug
+    } else {
+        LevelFilter::Info
+    })?;
+    limelight_daemon::run(&options)
+}
+
+/// No times: the journal has its own, and no log of ours may say when somebody did something.
+fn log_to_stderr(level: LevelFilter) -> Result<()> {
+    let config = ConfigBuilder::new()
+        .set_time_level(LevelFilter::Off)
+        .set_target_level(LevelFilter::Off)
+        .set_thread_level(LevelFilter::Off)
+        .set_location_level(LevelFilter::Off)
+        .build();
+    TermLogger::init(level, config, TerminalMode::Stderr, ColorChoice::Never)
+        .context("cannot write a log")
+}
+
+fn show(view: View, request: &Request, text: impl Fn(&Value) -> String) -> Result<()> {
+    let answer = ask(Path::new(SOCKET), request)?;
+    let text = if view.json {
+        format!("{answer:#}\n")
+    } else {
+        text(&answer)
+    };
+    print(text.as_bytes())
+}
+
+/// Who closes the pipe early (`| head`) has seen enough: no error.
+fn print(text: &[u8]) -> Result<()> {
+    match io::stdout()
+        .write_all(text)
+        .and_then(|()| io::stdout().flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the answer")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn watch(display: &str, report_fd: RawFd) -> Result<()> {
+    if report_fd <= 2
+        || nix::fcntl::fcntl(borrow(report_fd), nix::fcntl::FcntlArg::F_GETFD).is_err()
+    {
+        bail!("--report-fd={report_fd} is not open; the daemon starts this command by itself");
+    }
+    log_to_stderr(LevelFilter::Info)?;
+    // SAFETY: it is open, and whoever started us opened it for us to own; nothing else in this process uses it.
+    let report = unsafe { OwnedFd::from_raw_fd(report_fd) };
+    limelight_sense::watch(limelight_sense::WatchOptions {
+        display: display.to_owned(),
+        report,
+    })?;
     Ok(())
 }
 
-fn watch(display: &str, report_fd: i32) -> Result<()> {
-    use std::os::fd::{FromRawFd, OwnedFd};
-    // SAFETY: the daemon passes this descriptor for us to own; nothing else in this process uses it.
-    let report = unsafe { OwnedFd::from_raw_fd(report_fd) };
-    limelight_sense::watch(limelight_sense::WatchOptions { display: display.to_owned(), report })?;
-    Ok(())
+fn borrow<'a>(fd: RawFd) -> std::os::fd::BorrowedFd<'a> {
+    // SAFETY: used for one system call that fails where the descriptor is not open; fd is not -1, see above.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }

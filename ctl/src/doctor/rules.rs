@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the facts mean: will it work, what happens instead, what is the fix. Pure.
+
+use serde::Serialize;
+
+use super::facts::{DisplayFact, Facts};
+
+/// The oldest kernel that is supported.
+const KERNEL_FLOOR: (u32, u32) = (6, 12);
+
+/// How good it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// It works, with less.
+    Less,
+    /// It will not work.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What.
+    pub topic: &'static str,
+    /// How good it is.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What happens instead, where it is not as it should be.
+    pub instead: Option<String>,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+fn good(topic: &'static str, found: impl Into<String>) -> Finding {
+    Finding {
+        topic,
+        verdict: Verdict::Good,
+        found: found.into(),
+        instead: None,
+        fix: None,
+    }
+}
+
+fn less(topic: &'static str, found: impl Into<String>, instead: &str, fix: &str) -> Finding {
+    let (instead, fix) = (Some(instead.to_owned()), Some(fix.to_owned()));
+    Finding {
+        topic,
+        verdict: Verdict::Less,
+        found: found.into(),
+        instead,
+        fix,
+    }
+}
+
+fn bad(topic: &'static str, found: impl Into<String>, fix: &str) -> Finding {
+    Finding {
+        topic,
+        verdict: Verdict::Bad,
+        found: found.into(),
+        instead: None,
+        fix: Some(fix.to_owned()),
+    }
+}
+
+/// Judge everything.
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![kernel(facts), sched_ext(facts)];
+    if facts.sched_ext {
+        findings.push(loaded(facts));
+    }
+    findings.extend([btf(facts), function_tracer(facts), trace_points(facts)]);
+    if facts.sched_ext && facts.btf {
+        findings.push(cgroup_weights(facts));
+    }
+    findings.push(root(facts));
+    findings.push(daemon(facts));
+    findings.extend(displays(facts));
+    findings
+}
+
+fn kernel(facts: &Facts) -> Finding {
+    let mut numbers = facts
+        .kernel
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < KERNEL_FLOOR {
+        return bad(
+            "kernel",
+            format!("{} is older than 6.12", facts.kernel),
+            "boot Linux 6.12 or later",
+        );
+    }
+    good("kernel", facts.kernel.clone())
+}
+
+fn sched_ext(facts: &Facts) -> Finding {
+    match facts.sched_ext {
+        true => good("sched_ext", "there"),
+        false => bad(
+            "sched_ext",
+            "this kernel has none (no /sys/kernel/sched_ext)",
+            "boot a kernel built with CONFIG_SCHED_CLASS_EXT=y: those of Debian 13, Fedora 41, Ubuntu 25.04, Arch and later are",
+        ),
+    }
+}
+
+fn loaded(facts: &Facts) -> Finding {
+    match facts.loaded.as_deref() {
+        None => good("loaded scheduler", "none but the kernel's own"),
+        Some(name) if name.starts_with("limelight") => {
+            good("loaded scheduler", format!("limelight ({name})"))
+        }
+        Some(name) => bad(
+            "loaded scheduler",
+            format!("{name}; only one can be loaded"),
+            "stop it: systemctl stop scx scx_loader, or end the program that loaded it",
+        ),
+    }
+}
+
+fn btf(facts: &Facts) -> Finding {
+    if !facts.btf {
+        let fix = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; if it is, look at the permissions of the file";
+        return bad("kernel types (BTF)", "none at /sys/kernel/btf/vmlinux", fix);
+    }
+    if facts.malformed.is_empty() {
+        return good("kernel types (BTF)", "there");
+    }
+    bad(
+        "kernel types (BTF)",
+        format!(
+            "broken for {}: the kernel was built with pahole before 1.26",
+            facts.malformed.join(", ")
+        ),
+        "boot a kernel built with pahole 1.26 or later",
+    )
+}
+
+fn function_tracer(facts: &Facts) -> Finding {
+    match facts.function_tracer {
+        true => good("function tracer", "there"),
+        false => bad(
+            "function tracer",
+            "none",
+            "boot a kernel built with CONFIG_FUNCTION_TRACER=y",
+        ),
+    }
+}
+
+fn trace_points(facts: &Facts) -> Finding {
+    match facts.missing_trace_points.as_slice() {
+        [] => good("trace points", "there"),
+        missing => bad(
+            "trace points",
+            format!("missing: {}", missing.join(", ")),
+            "boot a kernel built with CONFIG_TRACEPOINTS=y and CONFIG_DEBUG_INFO_BTF=y",
+        ),
+    }
+}
+
+fn cgroup_weights(facts: &Facts) -> Finding {
+    match facts.cgroup_weights {
+        true => good("cpu.weight of cgroups", "passed to the scheduler"),
+        false => less(
+            "cpu.weight of cgroups",
+            "not passed to a scheduler by this kernel",
+            "weights follow nice alone",
+            "boot a kernel built with CONFIG_EXT_GROUP_SCHED=y",
+        ),
+    }
+}
+
+fn root(facts: &Facts) -> Finding {
+    match facts.root {
+        true => good("rights", "root"),
+        false => less(
+            "rights",
+            "not root",
+            "nothing could be tried that takes root's rights; limelight run needs them",
+            "sudo limelight doctor",
+        ),
+    }
+}
+
+fn daemon(facts: &Facts) -> Finding {
+    match &facts.daemon {
+        Some(version) => good("daemon", format!("runs, version {version}")),
+        None => less(
+            "daemon",
+            "does not run",
+            "the kernel's own scheduler runs the CPUs",
+            "sudo systemctl start limelight, or sudo limelight run",
+        ),
+    }
+}
+
+fn displays(facts: &Facts) -> Vec<Finding> {
+    const SEEN_BY: &str = "who serves the person there is not seen; all else works";
+    if facts.displays.is_empty() {
+        return vec![less(
+            "displays",
+            "no X server found (no socket that answers in /tmp/.X11-unix)",
+            "nobody's input or screen is seen: all programs share the CPUs fairly; a display that comes later is found",
+            "log in to an X session; Wayland sessions are not watched yet, except through Xwayland",
+        )];
+    }
+    let finding = |(name, fact): &(String, DisplayFact)| match fact {
+        DisplayFact::Watched { missing } if missing.is_empty() => {
+            good("display", format!("{name} can be watched"))
+        }
+        DisplayFact::Watched { missing } => less(
+            "display",
+            format!("{name} has no {}", missing.join(", no ")),
+            "what it cannot tell is not seen (record: input; damage: output)",
+            "start its server without switching those extensions off",
+        ),
+        DisplayFact::Refused(reason) => less(
+            "display",
+            format!("{name} cannot be watched: {reason}"),
+            SEEN_BY,
+            "set XAUTHORITY in the session to the file with its cookie, or, as its owner: xhost +si:localuser:$USER",
+        ),
+        DisplayFact::NotTried => less(
+            "display",
+            format!("{name} is there; not tried without root's rights"),
+            SEEN_BY,
+            "sudo limelight doctor",
+        ),
+    };
+    facts.displays.iter().map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_is_well() -> Facts {
+        Facts {
+            root: true,
+            kernel: "7.2.13+deb14-amd64".to_owned(),
+            sched_ext: true,
+            btf: true,
+            cgroup_weights: true,
+            function_tracer: true,
+            daemon: Some("0.1.0".to_owned()),
+            displays: vec![(":0".to_owned(), DisplayFact::Watched { missing: vec![] })],
+            ..Facts::default()
+        }
+    }
+
+    fn verdict(facts: &Facts, topic: &str) -> Verdict {
+        judge(facts)
+            .into_iter()
+            .find(|finding| finding.topic == topic)
+            .unwrap()
+            .verdict
+    }
+
+    /// Where all is well nothing is complained about.
+    #[test]
+    fn all_well_is_all_good() {
+        assert!(
+            judge(&all_is_well())
+                .iter()
+                .all(|finding| finding.verdict == Verdict::Good)
+        );
+    }
+
+    /// Each thing without which it cannot work is bad, alone, and has a fix.
+    #[test]
+    fn what_is_needed_is_bad_when_missing() {
+        let cases: [(&str, fn(&mut Facts)); 6] = [
+            ("kernel", |facts| facts.kernel = "6.1.0-41-amd64".to_owned()),
+            ("sched_ext", |facts| facts.sched_ext = false),
+            ("loaded scheduler", |facts| {
+                facts.loaded = Some("scx_bpfland_1.1.4".to_owned())
+            }),
+            ("kernel types (BTF)", |facts| {
+                facts.malformed = vec!["scx_bpf_dsq_insert".to_owned()]
+            }),
+            ("function tracer", |facts| facts.function_tracer = false),
+            ("trace points", |facts| {
+                facts.missing_trace_points = vec!["workqueue_queue_work"]
+            }),
+        ];
+        for (topic, spoil) in cases {
+            let mut facts = all_is_well();
+            spoil(&mut facts);
+            let bad: Vec<_> = judge(&facts)
+                .into_iter()
+                .filter(|finding| finding.verdict == Verdict::Bad)
+                .collect();
+            assert_eq!(
+                bad.iter().map(|finding| finding.topic).collect::<Vec<_>>(),
+                [topic]
+            );
+            assert!(bad[0].fix.is_some());
+        }
+    }
+
+    /// What can be done without is less, says what happens instead, and keeps nothing from working.
+    #[test]
+    fn what_can_be_missed_is_less() {
+        let cases: [(&str, fn(&mut Facts)); 6] = [
+            ("cpu.weight of cgroups", |facts| {
+                facts.cgroup_weights = false
+            }),
+            ("rights", |facts| facts.root = false),
+            ("daemon", |facts| facts.daemon = None),
+            ("displays", |facts| facts.displays.clear()),
+            ("display", |facts| {
+                facts.displays[0].1 = DisplayFact::Refused("no cookie".to_owned())
+            }),
+            ("display", |facts| {
+                facts.displays[0].1 = DisplayFact::Watched {
+                    missing: vec!["record".to_owned()],
+                }
+            }),
+        ];
+        for (topic, spoil) in cases {
+            let mut facts = all_is_well();
+            spoil(&mut facts);
+            assert_eq!(verdict(&facts, topic), Verdict::Less, "{topic}");
+            let findings = judge(&facts);
+            assert!(
+                findings
+                    .iter()
+                    .all(|finding| finding.verdict != Verdict::Bad),
+                "{topic}"
+            );
+            let less = findings
+                .iter()
+                .find(|finding| finding.verdict == Verdict::Less)
+                .unwrap();
+            assert!(less.instead.is_some() && less.fix.is_some());
+        }
+    }
+
+    /// Our own scheduler being loaded is as it should be.
+    #[test]
+    fn our_own_scheduler_is_no_other() {
+        let facts = Facts {
+            loaded: Some("limelight".to_owned()),
+            ..all_is_well()
+        };
+        assert_eq!(verdict(&facts, "loaded scheduler"), Verdict::Good);
+    }
+
+    /// Versions are compared as numbers.
+    #[test]
+    fn six_twelve_is_newer_than_six_nine() {
+        for (release, expected) in [
+            ("6.9.1", Verdict::Bad),
+            ("6.12", Verdict::Good),
+            ("6.18.15-1", Verdict::Good),
+            ("", Verdict::Bad),
+        ] {
+            let facts = Facts {
+                kernel: release.to_owned(),
+                ..all_is_well()
+            };
+            assert_eq!(verdict(&facts, "kernel"), expected, "{release}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `limelight explain PID`: "vim (300): HUCIN, 6 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim".
+
+use serde_json::Value;
+
+use crate::table::printable;
+
+/// The daemon's answer, for people.
+pub fn text(view: &Value) -> String {
+    let who = format!("{} ({})", name(view, &view["pid"]), view["pid"]);
+    let explanation = &view["explanation"];
+    if explanation.is_null() {
+        return format!(
+            "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n"
+        );
+    }
+    let class = explanation["class"].as_str().unwrap_or("OTHER");
+    let mut text = format!("{who}: {class}");
+    match (class, explanation["seconds_left"].as_u64()) {
+        ("OTHER", _) => {}
+        (_, Some(seconds)) => text.push_str(&format!(", {seconds} s left")),
+        (_, None) => text.push_str(", as long as its display is there"),
+    }
+    if let Some(role) = explanation["hub"].as_str() {
+        text.push_str(&format!(
+            ", a hub ({}): ratings do not travel through it",
+            role.replace('_', " ")
+        ));
+    }
+    let path = path(view, class == "HUCOUT");
+    if !path.is_empty() {
+        text.push_str(&format!(": {path}"));
+    }
+    text.push('\n');
+    text
+}
+
+/// From the device to the process. Output flows the other way, and so do the arrows.
+fn path(view: &Value, to_the_screen: bool) -> String {
+    let arrow = if to_the_screen { " <- " } else { " -> " };
+    let mut words = Vec::new();
+    for step in view["explanation"]["path"].as_array().into_iter().flatten() {
+        let pid = &step["pid"];
+        let why = &step["why"];
+        for (kind, device) in [("input", "keyboard/pointer"), ("output", "screen")] {
+            if let Some(from) = why.get(kind) {
+                words.push(format!(
+                    "{device} {}",
+                    from["display"].as_str().map(printable).unwrap_or_default()
+                ));
+                if !from["server"].is_null() && from["server"] != *pid {
+                    words.push(name(view, &from["server"]));
+                }
+            }
+        }
+        let how = match why.as_str() {
+            Some("inherited") => " (forked)",
+            Some("lent") => " (woken, and lent the rating at once)",
+            _ => "",
+        };
+        words.push(format!("{}{how}", name(view, pid)));
+    }
+    words.join(arrow)
+}
+
+/// The name of a process, or its number where it is gone.
+fn name(view: &Value, pid: &Value) -> String {
+    let own = if *pid == view["pid"] {
+        view["name"].as_str()
+    } else {
+        None
+    };
+    own.or_else(|| view["names"][pid.to_string()].as_str())
+        .map_or_else(|| format!("process {pid}"), printable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limelight_daemon::view::ExplainView;
+    use limelight_policy::{Edge, Event, GivenKind, HubRole, State, step};
+    use std::collections::BTreeMap;
+
+    /// What the policy says about `pid`, with the names of Figure 5.
+    fn view(state: &State, pid: u32) -> Value {
+        let names = BTreeMap::from([
+            (100, "Xorg"),
+            (200, "xterm"),
+            (300, "vim"),
+            (50, "dbus-daemon"),
+        ]);
+        let names: BTreeMap<u32, String> = names
+            .into_iter()
+            .map(|(pid, name)| (pid, name.to_owned()))
+            .collect();
+        let view = ExplainView {
+            pid,
+            name: names.get(&pid).cloned().unwrap_or_else(|| "cc".to_owned()),
+            explanation: state.explain(pid.into()),
+            names,
+        };
+        serde_json::to_value(view).unwrap()
+    }
+
+    fn figure_5() -> State {
+        let mut state = State::new(limelight_policy::Settings::default()).unwrap();
+        let edge = |from: u32, to: u32| Edge {
+            from: from.into(),
+            to: to.into(),
+            count: 1,
+        };
+        for event in [
+            Event::Display {
+                display: ":0".into(),
+                server: Some(100.into()),
+            },
+            Event::Hub {
+                pid: 50.into(),
+                role: Some(HubRole::MessageBus),
+            },
+            Event::Input {
+                pid: 200.into(),
+                display: ":0".into(),
+            },
+            Event::Edges(vec![edge(200, 300), edge(300, 200), edge(200, 50)]),
+            Event::Tick,
+        ] {
+            step(&mut state, event, 0);
+        }
+        state
+    }
+
+    /// The sentence of the design, from a real state of the policy.
+    #[test]
+    fn the_path_is_told_from_the_device_on() {
+        let state = figure_5();
+        assert_eq!(
+            text(&view(&state, 300)),
+            "vim (300): HUCIN, 5 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim\n"
+        );
+        assert_eq!(
+            text(&view(&state, 100)),
+            "Xorg (100): HUCIN, as long as its display is there, a hub (display server): ratings do not travel through it: \
+             keyboard/pointer :0 -> Xorg\n"
+        );
+        assert!(text(&view(&state, 50)).contains("a hub (message bus)"));
+    }
+
+    /// Output is told towards the screen.
+    #[test]
+    fn output_is_told_towards_the_screen() {
+        let mut state = State::new(limelight_policy::Settings::default()).unwrap();
+        step(
+            &mut state,
+            Event::Display {
+                display: ":0".into(),
+                server: Some(100.into()),
+            },
+            0,
+        );
+        step(
+            &mut state,
+            Event::Output {
+                pid: 200.into(),
+                display: ":0".into(),
+                changed_pct: 50.0,
+            },
+            0,
+        );
+        assert!(
+            text(&view(&state, 200)).ends_with(": screen :0 <- Xorg <- xterm\n"),
+            "{}",
+            text(&view(&state, 200))
+        );
+    }
+
+    /// A rating given by the scheduler says how.
+    #[test]
+    fn given_ratings_say_how() {
+        let mut state = figure_5();
+        let given = |pid: u32, kind| Event::Given {
+            pid: pid.into(),
+            kind,
+            from: 200.into(),
+            in_milli: 9000,
+            out_milli: 0,
+        };
+        step(&mut state, given(301, GivenKind::Lent), 0);
+        step(&mut state, given(302, GivenKind::Inherited), 0);
+        assert!(
+            text(&view(&state, 301))
+                .ends_with("xterm -> cc (woken, and lent the rating at once)\n")
+        );
+        assert!(text(&view(&state, 302)).ends_with("xterm -> cc (forked)\n"));
+    }
+
+    /// A process nothing is known of is of class OTHER, in words.
+    #[test]
+    fn a_stranger_is_other() {
+        let text = text(&view(&figure_5(), 999));
+        assert!(text.starts_with("cc (999): OTHER: it neither"), "{text}");
+    }
+}

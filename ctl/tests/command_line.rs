@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command as a person meets it: the real binary on this machine, without a daemon.
+//!
+//! What takes a kernel with sched_ext is tried in the laboratory (`tests/`), not here.
+
+#![allow(clippy::unwrap_used)] // a helper of a test fails the test by panicking
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_limelight");
+const NOBODY: u32 = 65_534;
+
+fn limelight(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The reason, after making sure that it failed with one line of plain words.
+fn reason(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(
+        text.starts_with("limelight: ") && text.lines().count() == 1,
+        "{text}"
+    );
+    text
+}
+
+/// A copy of the binary that user nobody can reach; `None` where this test may not become nobody.
+fn as_nobody(arguments: &[&str]) -> Option<Output> {
+    if !is_root() {
+        eprintln!("skipped: becoming another user takes root; run as root");
+        return None;
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("limelight-test")
+        .tempdir_in("/tmp")
+        .unwrap();
+    fs::set_permissions(
+        folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let program = folder.path().join("limelight");
+    fs::copy(PROGRAM, &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .arg(format!("--reuid={NOBODY}"))
+        .arg(format!("--regid={NOBODY}"))
+        .args(["--clear-groups", "--"]);
+    Some(command.arg(program).args(arguments).output().unwrap())
+}
+
+/// Without root the daemon says that it needs root, and why, and how.
+#[test]
+fn without_root_run_says_so() {
+    if let Some(output) = as_nobody(&["run"]) {
+        let text = reason(&output);
+        assert!(
+            text.contains("needs root") && text.contains("sudo limelight run"),
+            "{text}"
+        );
+    }
+}
+
+/// On a kernel without sched_ext the daemon says so, names the option to look for, and leaves nothing behind.
+#[test]
+fn without_sched_ext_run_says_so() {
+    if Path::new("/sys/kernel/sched_ext").exists() || !is_root() {
+        eprintln!("skipped: needs root on a kernel without sched_ext");
+        return;
+    }
+    let there = Path::new("/run/limelight").exists();
+    let text = reason(&limelight(&["run"]));
+    assert!(
+        text.contains("CONFIG_SCHED_CLASS_EXT=y") && text.contains("nothing was changed"),
+        "{text}"
+    );
+    assert_eq!(Path::new("/run/limelight").exists(), there);
+}
+
+/// A setting out of range, or two that contradict each other, are refused before anything is done.
+#[test]
+fn bad_settings_are_named() {
+    for (flags, words) in [
+        (&["--share-pct=80"][..], "50 %"),
+        (&["--slice-min-ms=NaN"], "--slice-min-ms"),
+        (&["--input-memory-s=0"], "input_memory_s=0"),
+        (&["--hub-leave=50"], "hub_enter=40"),
+        (&["--output-full-pct=many"], "0.01 to 1000"),
+    ] {
+        let text = reason(&limelight(&[&["run"], flags].concat()));
+        assert!(text.contains(words), "{text}");
+    }
+    assert_eq!(
+        limelight(&["run", "--policy=redline"]).status.code(),
+        Some(2)
+    );
+}
+
+/// Without a daemon every view says that none answers and how to start one.
+#[test]
+fn without_a_daemon_views_say_so() {
+    if Path::new(limelight_daemon::control::SOCKET).exists() {
+        eprintln!("skipped: a daemon runs on this machine");
+        return;
+    }
+    for view in [
+        &["status"][..],
+        &["status", "--json"],
+        &["explain", "1"],
+        &["graph"],
+    ] {
+        let text = reason(&limelight(view));
+        assert!(
+            text.contains("no limelight daemon") && text.contains("limelight run"),
+            "{text}"
+        );
+    }
+}
+
+/// The doctor comes to an end on whatever machine this is; text, JSON and exit status agree, and each fault has a remedy.
+#[test]
+fn the_doctor_examines_this_machine() {
+    let json = limelight(&["doctor", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let findings = value["findings"].as_array().unwrap();
+    assert!(findings.len() >= 8, "{value:#}");
+    for finding in findings
+        .iter()
+        .filter(|finding| finding["verdict"] != "good")
+    {
+        assert!(finding["fix"].is_string(), "{finding:#}");
+    }
+    let bad = findings.iter().any(|finding| finding["verdict"] == "bad");
+    assert_eq!(value["will_work"], !bad);
+    assert_eq!(json.status.code(), Some(i32::from(bad)));
+    let text = String::from_utf8(limelight(&["doctor"]).stdout).unwrap();
+    assert_eq!(text.contains("will not work here"), bad, "{text}");
+}
+
+/// The doctor works for everybody, and says what it could not try.
+#[test]
+fn the_doctor_sees_patients_without_root() {
+    if let Some(output) = as_nobody(&["doctor"]) {
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains("rights: not root") && text.contains("fix: sudo limelight doctor"),
+            "{text}"
+        );
+    }
+}
+
+/// The helper's command, typed by hand, says that it is the daemon's.
+#[test]
+fn watch_by_hand_is_refused() {
+    for fd in ["77", "1", "-1"] {
+        let text = reason(&limelight(&[
+            "watch",
+            "--display=:0",
+            &format!("--report-fd={fd}"),
+        ]));
+        assert!(
+            text.contains("the daemon starts this command by itself"),
+            "{text}"
+        );
+    }
+}
+
+/// Who stops reading early is not told of an error.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = Command::new(PROGRAM)
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+/// Installing puts every part where it belongs, uninstalling takes every part away, and bad arguments change nothing.
+#[test]
+fn install_and_uninstall() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/install");
+    let top = tempfile::tempdir().unwrap();
+    let install = |arguments: &[&str], prefix: &str| {
+        let mut command = Command::new(&script);
+        command
+            .args(["--binary", PROGRAM])
+            .args(arguments)
+            .env("DESTDIR", top.path())
+            .env("PREFIX", prefix);
+        command.output().unwrap()
+    };
+    assert!(!install(&["--frobnicate"], "/usr").status.success());
+    assert!(!install(&[], "usr").status.success());
+    assert!(
+        !Command::new(&script)
+            .args(["--binary", "/nonexistent"])
+            .env("DESTDIR", top.path())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(fs::read_dir(top.path()).unwrap().count(), 0);
+    assert!(install(&[], "/usr").status.success());
+    let unit =
+        fs::read_to_string(top.path().join("usr/lib/systemd/system/limelight.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/limelight run"), "{unit}");
+    for part in [
+        "bin/limelight",
+        "share/man/man1/limelight.1",
+        "share/man/man1/limelight-explain.1",
+        "share/bash-completion/completions/limelight",
+        "share/zsh/site-functions/_limelight",
+        "share/fish/vendor_completions.d/limelight.fish",
+    ] {
+        assert!(top.path().join("usr").join(part).is_file(), "{part}");
+    }
+    assert!(install(&["--uninstall"], "/usr").status.success());
+    let left = Command::new("find")
+        .arg(top.path())
+        .args(["-type", "f"])
+        .output()
+        .unwrap();
+    assert!(left.stdout.is_empty(), "{left:?}");
+}
