@@ -8,9 +8,9 @@ use crate::settings::{self, RunArgs};
 
 /// Keeps what you are attending to smooth on a loaded machine.
 ///
-/// limelight finds out by itself which programs serve the person at this machine, from the input they receive, from what
-/// they change on the screen and from who wakes whom, and runs those first. Everything else shares what is left, fairly,
-/// and never starves.
+/// limelight finds out by itself which programs serve the person at this machine, from the input they receive, from
+/// what they change on the screen and from who wakes whom, and runs those first. Everything else shares what is
+/// left, fairly, and never starves.
 #[derive(Debug, Parser)]
 #[command(name = "limelight", version, after_help = EXIT)]
 pub struct Cli {
@@ -35,8 +35,8 @@ pub struct View {
 pub enum Command {
     /// Run the daemon: load the scheduler and watch who serves the person. Needs root.
     ///
-    /// Ends on SIGTERM and SIGINT, and whenever the kernel takes the scheduler off; the kernel's own scheduler carries on
-    /// then and nothing else was changed.
+    /// Ends on SIGTERM and SIGINT, and whenever the kernel takes the scheduler off; the kernel's own scheduler
+    /// carries on then and nothing else was changed.
     Run(RunArgs),
     /// Show who serves the person now, and what they get.
     ///

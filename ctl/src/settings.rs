@@ -27,16 +27,16 @@ pub struct RunArgs {
     /// and makes them wait longer for each other.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().huc_slice_ns))]
     slice_ms: f64,
-    /// Share of each CPU that everything else keeps whatever those who serve the person take, in per cent, 0 to 50. More
-    /// of it costs them that much on a loaded machine.
+    /// Share of each CPU that everything else keeps whatever those who serve the person take, in per cent, 0 to 50.
+    /// More of it costs them that much on a loaded machine.
     #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().share_pct)]
     share_pct: u32,
     /// Shortest slice, in ms, 0.1 to 10: how long those who serve the person wait at most when the guaranteed share is
     /// due. Longer saves switches.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().slice_min_ns))]
     slice_min_ms: f64,
-    /// A task that has waited this long, in ms, is moved ahead of its class. Longer lets a heavily loaded machine be more
-    /// unfair for longer; the kernel ends a scheduler that leaves a task waiting for seconds.
+    /// A task that has waited this long, in ms, is moved ahead of its class. Longer lets a heavily loaded machine
+    /// be more unfair for longer; the kernel ends a scheduler that leaves a task waiting for seconds.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().rescue_after_ns))]
     rescue_after_ms: f64,
     /// Also tell what is only of interest to who works on limelight.

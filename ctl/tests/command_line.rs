@@ -125,7 +125,8 @@ fn without_a_daemon_views_say_so() {
     }
 }
 
-/// The doctor comes to an end on whatever machine this is; text, JSON and exit status agree, and each fault has a remedy.
+/// The doctor comes to an end on whatever machine this is; text, JSON and exit status agree, and each fault has a
+/// remedy.
 #[test]
 fn the_doctor_examines_this_machine() {
     let json = limelight(&["doctor", "--json"]);

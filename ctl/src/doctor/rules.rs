@@ -239,6 +239,9 @@ fn displays(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::*;
 
+    /// A topic, and what spoils it.
+    type Case = (&'static str, fn(&mut Facts));
+
     fn all_is_well() -> Facts {
         Facts {
             root: true,
@@ -274,7 +277,7 @@ mod tests {
     /// Each thing without which it cannot work is bad, alone, and has a fix.
     #[test]
     fn what_is_needed_is_bad_when_missing() {
-        let cases: [(&str, fn(&mut Facts)); 6] = [
+        let cases: [Case; 6] = [
             ("kernel", |facts| facts.kernel = "6.1.0-41-amd64".to_owned()),
             ("sched_ext", |facts| facts.sched_ext = false),
             ("loaded scheduler", |facts| {
@@ -306,7 +309,7 @@ mod tests {
     /// What can be done without is less, says what happens instead, and keeps nothing from working.
     #[test]
     fn what_can_be_missed_is_less() {
-        let cases: [(&str, fn(&mut Facts)); 6] = [
+        let cases: [Case; 6] = [
             ("cpu.weight of cgroups", |facts| {
                 facts.cgroup_weights = false
             }),
