@@ -64,14 +64,15 @@ impl<'c, Q> Link<'c, Q> {
         }
     }
 
-    /// Marks the end of the questions so far and sends everything.
-    pub(crate) fn send(&mut self) -> Result<(), SessionEnd> {
-        if std::mem::take(&mut self.unfenced) {
+    /// Marks the end of the questions so far and sends everything; true if there were questions.
+    pub(crate) fn send(&mut self) -> Result<bool, SessionEnd> {
+        let asked = std::mem::take(&mut self.unfenced);
+        if asked {
             let (property, kind) = (AtomEnum::WM_NAME, AtomEnum::STRING);
             self.conn.change_property8(PropMode::REPLACE, self.fence_window, property, kind, &[])?;
             self.fences_sent += 1;
         }
         self.conn.flush()?;
-        Ok(())
+        Ok(asked)
     }
 }

@@ -55,6 +55,20 @@ pub(crate) enum Question<'c> {
     Tick(Box<Tick<'c>>),
 }
 
+/// What has something to read.
+#[derive(Debug, Default)]
+struct Ready {
+    report: bool,
+    control: bool,
+    recordings: Vec<bool>,
+}
+
+impl Ready {
+    fn everything(recordings: usize) -> Self {
+        Self { report: true, control: true, recordings: vec![true; recordings] }
+    }
+}
+
 /// A session with a server.
 pub(crate) struct Session<'c, 'r> {
     pub(crate) link: Link<'c, Question<'c>>,
@@ -210,13 +224,13 @@ impl<'c, 'r> Session<'c, 'r> {
     }
 
     fn watch(&mut self) -> Result<std::convert::Infallible, SessionEnd> {
-        let (mut recorded, mut report) = (true, true);
+        let mut ready = Ready::everything(self.recordings.len());
         loop {
-            if report {
+            if ready.report {
                 self.tally.report().flush()?;
             }
-            if recorded {
-                self.read_recordings()?;
+            if ready.recordings.contains(&true) {
+                self.read_recordings(&ready.recordings)?;
             }
             let now = Instant::now();
             self.tick(now)?;
@@ -224,20 +238,20 @@ impl<'c, 'r> Session<'c, 'r> {
                 // Deaths are not told of without RECORD: a base may be another client's by now.
                 self.tally.clients.forget_all_but(&self.own_bases);
             }
-            self.link.send()?;
-            // Whether or not poll says so: sending may have read events.
-            let handled = self.read_control()?;
-            if handled == 0 {
-                (recorded, report) = self.wait()?;
-            } else {
+            let asked = self.link.send()?;
+            // Sending may have read events, which poll would not tell of.
+            let handled = if ready.control || asked { self.read_control()? } else { 0 };
+            ready = match handled {
+                0 => self.wait()?,
                 // Input comes first, also in a flood of other events.
-                (recorded, report) = (handled == MAX_EVENTS, false);
-            }
+                MAX_EVENTS => Ready::everything(self.recordings.len()),
+                _ => Ready { control: true, ..Ready::default() },
+            };
         }
     }
 
-    /// Waits for something to do; whether the recordings and the daemon's socket have any.
-    fn wait(&mut self) -> Result<(bool, bool), SessionEnd> {
+    /// Waits for something to do.
+    fn wait(&mut self) -> Result<Ready, SessionEnd> {
         let now = Instant::now();
         let resting = self.rest_until.is_some_and(|until| until > now);
         let due = [self.tick_due(now), self.tally.period_due(), self.rest_until.filter(|_| resting)];
@@ -264,17 +278,18 @@ impl<'c, 'r> Session<'c, 'r> {
         if ready[0].intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL) {
             return Err(SessionEnd::ReportClosed);
         }
-        Ok((ready[2..].iter().any(|flags| !flags.is_empty()), !ready[0].is_empty()))
+        let any = |flags: &PollFlags| !flags.is_empty();
+        Ok(Ready { report: any(&ready[0]), control: any(&ready[1]), recordings: ready[2..].iter().map(any).collect() })
     }
 
-    fn read_recordings(&mut self) -> Result<(), SessionEnd> {
+    fn read_recordings(&mut self, ready: &[bool]) -> Result<(), SessionEnd> {
         let now = Instant::now();
         let busy = self.last_record.replace(now).is_some_and(|last| now - last < BUSY_RECORDING);
         self.rest_until = busy.then(|| now + RECORDING_REST);
         let mut input = HashSet::new();
         let mut asks = Vec::new();
         let (tally, mut closed) = (&mut self.tally, Ok(()));
-        for recording in &mut self.recordings {
+        for (recording, _) in self.recordings.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
             input.clear();
             recording.read(|item| match item {
                 // One deed says it all until the next read.

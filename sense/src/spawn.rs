@@ -34,7 +34,9 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The program could not be started as the owner.
-    #[error("cannot start {helper} for {display} as uid {uid}: {source}; it must be readable and executable for everybody")]
+    #[error(
+        "cannot start {helper} for {display} as uid {uid}: {source}; it must be readable and executable for everybody"
+    )]
     Start {
         /// The helper's program.
         helper: PathBuf,

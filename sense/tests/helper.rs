@@ -82,7 +82,8 @@ fn a_helper_has_nothing_of_roots() {
     assert_eq!(status_line(pid, "CapEff:"), "0000000000000000");
     assert_eq!(status_line(pid, "NoNewPrivs:"), "1");
     let environ = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
-    let mut names: Vec<&str> = environ.split_terminator('\0').filter_map(|entry| Some(entry.split_once('=')?.0)).collect();
+    let mut names: Vec<&str> =
+        environ.split_terminator('\0').filter_map(|entry| Some(entry.split_once('=')?.0)).collect();
     names.sort_unstable();
     assert_eq!(names, ["DISPLAY", "HOME"]);
     for fd in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {

@@ -204,7 +204,10 @@ fn remote_clients_are_nobodys() {
     let window = remote.window(rectangle(0, 0, 400, 400));
     let mut watcher = Watcher::start(&server.name());
     remote.paint(window, rectangle(0, 0, 100, 100));
-    remote.conn.change_window_attributes(window, &ChangeWindowAttributesAux::new().event_mask(CoreMask::POINTER_MOTION)).unwrap();
+    remote
+        .conn
+        .change_window_attributes(window, &ChangeWindowAttributesAux::new().event_mask(CoreMask::POINTER_MOTION))
+        .unwrap();
     remote.move_pointer(30, 30);
     remote.move_pointer(31, 30);
     remote.conn.flush().unwrap();

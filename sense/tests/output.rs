@@ -236,8 +236,9 @@ fn framed_windows_are_their_clients() {
         assert_pct(heard.changed_pct(early.pid()), 0.0);
         assert_pct(heard.changed_pct(late.pid()), 0.0);
         drop(cover);
-        watcher.wait_for("output that is uncovered again", |message| {
-            matches!(message, SenseMessage::Output { pid, .. } if *pid == early.pid())
-        });
+        watcher.wait_for(
+            "output that is uncovered again",
+            |message| matches!(message, SenseMessage::Output { pid, .. } if *pid == early.pid()),
+        );
     }
 }

@@ -41,9 +41,7 @@ impl Painter {
         let window = self.conn.generate_id().unwrap();
         let aux = CreateWindowAux::new().override_redirect(1);
         let (class, copy) = (WindowClass::INPUT_OUTPUT, x11rb::COPY_FROM_PARENT);
-        self.conn
-            .create_window(0, window, parent, at.x, at.y, at.width, at.height, 0, class, copy, &aux)
-            .unwrap();
+        self.conn.create_window(0, window, parent, at.x, at.y, at.width, at.height, 0, class, copy, &aux).unwrap();
         self.conn.map_window(window).unwrap();
         self.sync();
         window
