@@ -3,7 +3,7 @@
 
 A frame is a length (4 bytes, big endian, of what follows), one byte that says what it is, and the payload.
 To the guest: `R` run a command, `C` call (both JSON), `P` destination directory, followed by `D` pieces of a tar archive and `E`.
-From the guest: `H` hello (JSON), `o` and `e` output, `D` and `E` as above, `X` the reply (JSON).
+From the guest: `o` and `e` output, `D` and `E` as above, `X` the reply (JSON).
 One request at a time; kernel messages never mix in, they go to the serial console.
 """
 
@@ -32,25 +32,24 @@ class Channel:
         self._alive = alive
         self._buffer = bytearray()
 
-    def hello(self, limit_s: float) -> dict:
-        """Waits for the agent's first word."""
-        deadline = time.monotonic() + limit_s
-        kind, data = self._receive(deadline, "the guest's agent did not report")
-        if kind != "H":
-            raise LabError("the guest's agent speaks another language", f"got frame {kind!r} first", "run ./lab setup again")
-        return json.loads(data)
+    def post(self, kind: str, request: dict) -> None:
+        """Sends a request without waiting: a guest that stands still finds it when it goes on, and no idle time passes in it."""
+        self._send(kind, json.dumps(request).encode())
 
     def call(self, request: dict, limit_s: float) -> dict:
         """Has the agent do something of its own; a failure it reports becomes a LabError."""
-        self._send("C", json.dumps(request).encode())
+        self.post("C", request)
+        return self.answer(request, limit_s)
+
+    def answer(self, request: dict, limit_s: float) -> dict:
+        """Waits for the end of a call that was posted."""
         reply = self._reply(time.monotonic() + limit_s, f"the guest did not finish `{request['op']}`")
         if "error" in reply:
             raise LabError(reply["error"], reply["reason"], reply["fix"])
         return reply
 
-    def run(self, request: dict, sink: Callable[[str, bytes], None], limit_s: float | None) -> dict:
-        """Runs a command; gives its output to `sink` as it comes."""
-        self._send("R", json.dumps(request).encode())
+    def follow(self, request: dict, sink: Callable[[str, bytes], None], limit_s: float | None) -> dict:
+        """Waits for the end of a command that was posted (`R`); gives its output to `sink` as it comes."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         what = f"the command `{' '.join(request['argv'])[:200]}` did not end"
         while True:

@@ -19,7 +19,8 @@ BROKEN = frozenset({"7.2.12+deb13"})
 """Releases whose BTF describes kfuncs wrongly (the implicit argument is left in), so that no sched_ext program loads."""
 RECIPE = "2"
 """Change it when what is built from a package changes."""
-STAGE1 = Path(__file__).parent / "guest" / "stage1"
+GUEST = Path(__file__).parent / "guest"
+"""What runs in the guest before and beside the programs under test; `stage1` is the first process of all."""
 MODULES = ("virtio_blk", "ext4")
 """What the first stage needs to reach the root file system; their dependencies come along."""
 
@@ -43,9 +44,14 @@ def get(series: str, busybox: Path) -> Kernel:
     home = cache.item(f"kernel-{series}", cache.key(RECIPE, series, *packages.SUITES, *sorted(BROKEN)), lambda into: _fetch(series, into), needs_mb=1500)
     release = (home / "release").read_text().strip()
     stage = cache.item(
-        f"initramfs-{series}", cache.key(RECIPE, release, STAGE1, busybox), lambda into: _initramfs(home, release, busybox, into), needs_mb=50
+        f"initramfs-{series}", cache.key(RECIPE, release, busybox, *guest_files()), lambda into: _initramfs(home, release, busybox, into), needs_mb=50
     )
     return Kernel(release, home / "vmlinuz", home / "kernel.ext4", stage / "initramfs.cpio")
+
+
+def guest_files() -> list[Path]:
+    """The files of GUEST."""
+    return sorted(path for path in GUEST.iterdir() if path.is_file())
 
 
 def _fetch(series: str, into: Path) -> None:
@@ -79,20 +85,23 @@ def _fetch(series: str, into: Path) -> None:
     shutil.rmtree(disk)
 
 
-def make_ext4(tree: Path, image: Path, spare_mb: int) -> None:
-    """Makes a file system with the contents of a directory. No journal: nothing here outlives the run, and its writes would be noise."""
+def make_ext4(tree: Path, image: Path, spare_mb: int, step_mb: int = 1) -> None:
+    """Makes a file system with the contents of a directory, its size a multiple of `step_mb`.
+
+    No journal: nothing here outlives the run, and its writes would be noise.
+    """
     used_mb = int(host.run(["du", "-sm", "--apparent-size", tree], "measure a directory").split()[0])
-    size_mb = used_mb + used_mb // 8 + spare_mb
+    size_mb = -(-(used_mb + used_mb // 8 + spare_mb) // step_mb) * step_mb
     host.run(
         ["/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-N",
-         str(20_000 + 100 * size_mb), "-d", tree, image, f"{size_mb}M"],
+         str(5_000 + 60 * size_mb), "-d", tree, image, f"{size_mb}M"],
         f"make the file system {image.name}",
     )
 
 
 def _initramfs(home: Path, release: str, busybox: Path, into: Path) -> None:
     stage = into / "stage"
-    for directory in ("bin", "proc", "sys", "dev", "root", "modules"):
+    for directory in ("bin", "proc", "sys", "dev", "mnt", "root", "modules", "guest"):
         (stage / directory).mkdir(parents=True)
     shutil.copy2(busybox, stage / "bin" / "busybox")
     order = load_order((home / "modules" / "modules.dep").read_text(), MODULES)
@@ -104,8 +113,9 @@ def _initramfs(home: Path, release: str, busybox: Path, into: Path) -> None:
         names.append(name)
     (stage / "modules" / "order").write_text("\n".join(names) + "\n")
     (stage / "release").write_text(release + "\n")
-    shutil.copy2(STAGE1, stage / "init")
-    (stage / "init").chmod(0o755)
+    for file in guest_files():
+        shutil.copy2(file, stage / "guest" / file.name)
+    shutil.copy2(GUEST / "stage1", stage / "init")
     listing = "\n".join(str(path.relative_to(stage)) for path in sorted(stage.rglob("*")))
     packed = subprocess.run(["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"], cwd=stage, input=listing.encode(), capture_output=True, check=False)
     if packed.returncode != 0:

@@ -37,12 +37,11 @@ import shlex
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmlab import outcome, payload, qemu
+from vmlab import outcome, payload, qemu, warm
 from vmlab.channel import Channel
 from vmlab.errors import KernelFault, LabError
 
@@ -72,6 +71,9 @@ class Options:
     """Real time and all host CPUs instead of virtual time: for tests of function, never for figures."""
     init: str = "lab"
     """`lab`: a script that starts nothing but the agent. `systemd`: the whole system."""
+    variation: int = 0
+    """Number of the boot among its repetitions. Virtual time repeats itself: another number gives the guest another random state (addresses,
+    hash seeds) and starts it some milliseconds later, so that the spread between boots is a real one."""
     copy: Sequence[Path | str] = ()
     real_timeout_s: float = 1800.0
     boot_timeout_s: float = 600.0
@@ -157,7 +159,7 @@ class Machine:
 
     def scheduler_alive(self) -> bool:
         """Whether the scheduler asked for is (still) in charge. Always true for `none` and `eevdf`."""
-        if self.options.sched in ("none", "eevdf"):
+        if self.options.sched in payload.PLAIN:
             return True
         state = self.run(["cat", "/sys/kernel/sched_ext/state"]).stdout.strip()
         return state == "enabled"
@@ -176,8 +178,9 @@ class Machine:
     def _request(self, request: dict, sink: Sink | None, real_timeout_s: float | None = -1.0) -> Result:
         collected: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
         limit = self.options.real_timeout_s if real_timeout_s == -1.0 else real_timeout_s
+        self._channel.post("R", request)
         with self._running():
-            reply = self._channel.run(request, sink or (lambda name, data: collected[name].append(data)), limit)
+            reply = self._channel.follow(request, sink or (lambda name, data: collected[name].append(data)), limit)
         return Result(
             status=reply["status"],
             stdout=b"".join(collected["stdout"]).decode(errors="replace"),
@@ -210,9 +213,9 @@ def boot(options: Options, progress: Callable[[str], None] | None = None) -> Ite
     vm = None
     try:
         disk = payload.build_disk(options, parts, directory)
-        vm = qemu.start(options, parts, disk, directory)
-        channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
-        machine = _prepare(options, vm, channel, say)
+        state = warm.get(options, parts, disk, say) if options.init == "lab" else None
+        vm = qemu.start(options, parts, disk, directory, state)
+        machine = _prepare(options, vm, state is not None, say)
         yield machine
         _finish(machine)
     finally:
@@ -227,23 +230,28 @@ def _terminate(_number, _frame) -> None:
     raise KeyboardInterrupt
 
 
-def _prepare(options: Options, vm: qemu.Process, channel: Channel, say: Callable[[str], None]) -> Machine:
-    """Waits for the agent, then has it start the desktop and the scheduler."""
-    started = time.monotonic()
+def _prepare(options: Options, vm: qemu.Process, warmed: bool, say: Callable[[str], None]) -> Machine:
+    """Gives a booted guest the disk of this run, and has its agent start the scheduler."""
+    channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
     try:
-        hello = channel.hello(options.boot_timeout_s)
-        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s), after {time.monotonic() - started:.1f} s")
-        machine = Machine(options, hello["release"], vm, channel)
-        if options.desktop:
-            channel.call({"op": "desktop", "display": options.display, "screen": options.screen}, options.boot_timeout_s)
-            say(f"desktop is up: {options.display}, openbox")
-        if options.sched not in ("none", "eevdf"):
+        if warmed:
+            vm.loaded(options.boot_timeout_s)
+        else:
+            warm.bring_up(options, channel)
+            vm.pause()
+        begin = {"op": "begin", "variation": options.variation}
+        channel.post("C", begin)
+        vm.resume()
+        hello = channel.answer(begin, options.boot_timeout_s)
+        desk = f", {options.display} and openbox" if options.desktop else ""
+        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){desk}")
+        if options.sched not in payload.PLAIN:
             reply = channel.call({"op": "scheduler", "argv": payload.scheduler_command(options)}, options.boot_timeout_s)
             say(f"scheduler {reply['ops']} is in charge, after {reply['virtual_s']:.1f} s of the guest's time")
     except LabError as error:
         raise vm.explain(error) from error
     vm.pause()
-    return machine
+    return Machine(options, hello["release"], vm, channel)
 
 
 def _finish(machine: Machine) -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from vmlab.machine import Options
 
 TREE = Path(__file__).resolve().parent.parent
-GUEST = Path(__file__).parent / "guest"
+STEP_MB = 512
+"""The disk's size is a multiple of this, because the state of a booted machine is kept with the size it has seen."""
 PLAIN = ("none", "eevdf")
 """Scheduler names that load nothing: the kernel's own is in charge."""
 
@@ -74,11 +75,10 @@ def programs() -> list[Path]:
 
 
 def build_disk(options: Options, parts: Parts, directory: Path) -> Path:
-    """Makes the disk: `bin/` for /usr/local/bin, `in/` for /root/in, `guest/` with the agent."""
+    """Makes the disk: `bin/` for /usr/local/bin, `in/` for /root/in."""
     tree = directory / "disk"
     for part in ("bin", "in"):
         (tree / part).mkdir(parents=True)
-    shutil.copytree(GUEST, tree / "guest", ignore=shutil.ignore_patterns("__pycache__"))
     for program in [*programs(), *([parts.peer] if parts.peer else [])]:
         host.run(["strip", "-g", "-o", tree / "bin" / program.name, program], f"copy {program.name}")
     for path in map(Path, options.copy):
@@ -87,7 +87,7 @@ def build_disk(options: Options, parts: Parts, directory: Path) -> Path:
         else:
             shutil.copy2(path, tree / "in" / path.name)
     disk = directory / "lab.ext4"
-    kernels.make_ext4(tree, disk, spare_mb=64)
+    kernels.make_ext4(tree, disk, spare_mb=64, step_mb=STEP_MB)
     shutil.rmtree(tree)
     return disk
 

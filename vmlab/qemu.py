@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from vmlab.machine import Options
     from vmlab.payload import Parts
 
+MACHINE_ID = "11e11ab0" * 4
+"""The guest's machine id: given, or systemd would treat every boot as the first."""
+LEFT_OUT_UNITS = (
+    "serial-getty@ttyS0.service", "ldconfig.service", "e2scrub_reap.service", "systemd-hwdb-update.service", "systemd-journal-catalog-update.service",
+    "systemd-update-done.service", "systemd-firstboot.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
+)
+"""Units of no use in a guest that lives for minutes, and slow where every instruction is emulated."""
 OLDEST = (8, 1)
 RECIPE = "1"
 ICOUNT_SHIFT = 1
@@ -70,9 +77,14 @@ def accelerator(fast: bool, cpuinfo: str) -> list[str]:
 
 
 def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> list[str]:
-    """QEMU's arguments for one run."""
+    """QEMU's arguments for one run. The devices are the same for a run with and without a terminal, so that they can share a state."""
     words = ["console=ttyS0", "quiet", "loglevel=4", "panic=-1", "mitigations=off", "nokaslr", "random.trust_cpu=on", "selinux=0", "apparmor=0"]
-    words += ["nmi_watchdog=0", "no_timer_check", f"lab.init={options.init}", "systemd.journald.forward_to_console=0"]
+    if options.fast:
+        # Real time on a busy machine: that a CPU gets no turn for a while says nothing about the scheduler under test.
+        words += ["rcupdate.rcu_cpu_stall_timeout=300", "watchdog_thresh=60"]
+    if options.init == "systemd":
+        words += [f"systemd.machine_id={MACHINE_ID}", *(f"systemd.mask={unit}" for unit in LEFT_OUT_UNITS)]
+    words += ["nmi_watchdog=0", "no_timer_check", f"lab.init={options.init}"]
     drives = [(parts.image.disk, "on"), (parts.kernel.disk, "on"), (disk, "off")]
     result = [
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max",
@@ -86,9 +98,7 @@ def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> li
     ]
     for number, (path, snapshot) in enumerate(drives):
         result += ["-drive", f"file={path},format=raw,if=none,id=d{number},cache=unsafe,snapshot={snapshot}", "-device", f"virtio-blk-pci,drive=d{number}"]
-    if options.tty:
-        result += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,chardev=tty"]
-    return result
+    return [*result, "-chardev", "stdio,id=tty,signal=off" if options.tty else "null,id=tty", "-device", "virtconsole,chardev=tty"]
 
 
 @dataclass
@@ -114,6 +124,28 @@ class Process:
     def resume(self) -> None:
         """Lets the guest go on."""
         self._command("cont")
+
+    def save(self, state: Path, limit_s: float) -> None:
+        """Writes the whole state of the paused guest to a file."""
+        self._command("migrate", {"uri": f"file:{state}"})
+        deadline = time.monotonic() + limit_s
+        while True:
+            status = self._command("query-migrate").get("status")
+            if status == "completed":
+                return
+            if status in ("failed", "cancelled", None) or time.monotonic() > deadline:
+                raise LabError("cannot keep the state of the booted guest", f"QEMU says {status}", f"see whether {state.parent} has space")
+            time.sleep(0.05)
+
+    def loaded(self, limit_s: float) -> None:
+        """Waits until a state given to `start` is in the guest, which then stands still."""
+        deadline = time.monotonic() + limit_s
+        while self._command("query-status").get("status") == "inmigrate":
+            if time.monotonic() > deadline:
+                raise LabError("the kept state of a booted guest does not load", "it took too long", "remove the cache's lab/warm-* and run the same command again")
+            time.sleep(0.01)
+        if not self.alive():
+            raise LabError("the kept state of a booted guest does not load", "QEMU ended", "remove the cache's lab/warm-* and run the same command again")
 
     def stop(self) -> None:
         """Ends it."""
@@ -149,9 +181,10 @@ class Process:
                     raise self.explain(problem) from error
                 time.sleep(0.02)
 
-    def _command(self, name: str) -> None:
+    def _command(self, name: str, arguments: dict | None = None) -> dict:
+        """Gives an order over QEMU's control socket; returns what it answers, nothing when QEMU is gone."""
         if not self.alive():
-            return
+            return {}
         try:
             if self._qmp is None:
                 self._qmp = self._connect("qmp", 30.0)
@@ -159,13 +192,14 @@ class Process:
                 self._answer("QMP")
                 self._qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
                 self._answer("return")
-            self._qmp.sendall(json.dumps({"execute": name}).encode() + b"\n")
-            self._answer("return")
+            self._qmp.sendall(json.dumps({"execute": name, "arguments": arguments or {}}).encode() + b"\n")
+            return self._answer("return")
         except OSError as error:
             if self.alive():
                 raise LabError("QEMU does not answer", str(error), "run the same command again") from error
+            return {}
 
-    def _answer(self, wanted: str) -> None:
+    def _answer(self, wanted: str) -> dict:
         """Reads up to the answer; events come in between."""
         assert self._qmp is not None
         pending = b""
@@ -176,13 +210,16 @@ class Process:
             pending += piece
             lines = pending.split(b"\n")
             pending = lines.pop()
-            if any(wanted in json.loads(line) for line in lines if line.strip()):
-                return
+            for answer in (json.loads(line) for line in lines if line.strip()):
+                if "error" in answer:
+                    raise LabError("QEMU refused an order", answer["error"].get("desc", "it says nothing"), "run ./lab setup again")
+                if wanted in answer:
+                    return answer[wanted]
 
 
-def start(options: Options, parts: Parts, disk: Path, directory: Path) -> Process:
-    """Starts QEMU on the parts of a machine."""
-    command = [*parts.qemu, *arguments(options, parts, disk, directory)]
+def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None = None) -> Process:
+    """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
+    command = [*parts.qemu, *arguments(options, parts, disk, directory), *(["-incoming", f"file:{state}"] if state else [])]
     log = (directory / "qemu").open("w")
     # The changes to the root disk go to a file in TMPDIR: beside the run's other files, so that they go with them.
     env = {**os.environ, "TMPDIR": str(directory)}

@@ -7,6 +7,7 @@ whatever the scheduler under test does; what it starts does not inherit that. Wh
 """
 
 import ctypes
+import fcntl
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import termios
 import time
 
 HEADER = struct.Struct(">IB")
@@ -27,6 +29,11 @@ OPS = "/sys/kernel/sched_ext/root/ops"
 LOGS = "/run/lab"
 SCHEDULER_LIMIT_S = 300.0
 DESKTOP_LIMIT_S = 60.0
+RESEED = 0x5207
+"""RNDRESEEDCRNG of linux/random.h."""
+SHIFT_MS = 37.7
+PERIOD_MS = 1000
+"""A repetition starts this much later than the one before, within one second, which is the longest period programs here have."""
 BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -100,6 +107,9 @@ class Agent:
         self.port = port
         self.env = dict(BASE_ENV)
         self.services = {}
+        self.operations = {
+            "hello": self.hello, "begin": self.begin, "desktop": self.desktop, "scheduler": self.scheduler, "fetch": self.fetch,
+        }
 
     def environment(self, user, extra):
         account = pwd.getpwnam(user)
@@ -180,8 +190,6 @@ class Agent:
     def on_console(self, request):
         """A command on the person's terminal."""
         def own_terminal():
-            import fcntl
-            import termios
             fcntl.ioctl(0, termios.TIOCSCTTY, 1)
 
         fd = os.open("/dev/hvc0", os.O_RDWR | os.O_NOCTTY)
@@ -213,6 +221,21 @@ class Agent:
             if time.monotonic() > deadline:
                 raise Failure(f"{name}: {what} did not happen within {limit_s:.0f} s of the guest's time", f"its log:\n{log}", "./lab shell, then start it by hand")
             time.sleep(0.05)
+
+    def hello(self, _request):
+        """Tells that the guest is up."""
+        return {}
+
+    def begin(self, request):
+        """Takes the disk of this run into use; up to here the machine was the same for every run."""
+        with open("/dev/urandom", "wb", buffering=0) as pool:
+            pool.write(f"variation {request['variation']}".encode())
+            fcntl.ioctl(pool, RESEED)
+        time.sleep(request["variation"] * SHIFT_MS % PERIOD_MS / 1000)
+        for command in (["mount", "-o", "remount,rw", "/"], ["mount", "-t", "ext4", "-o", "noatime", "/dev/vdc", "/mnt"],
+                        ["mount", "--bind", "/mnt/in", "/root/in"], ["mount", "--bind", "/mnt/bin", "/usr/local/bin"]):
+            subprocess.run(command, check=True)
+        return {"release": os.uname().release}
 
     def scheduler(self, request):
         """Loads a scheduler and waits until it is in charge."""
@@ -292,7 +315,7 @@ class Agent:
                     reply = self.take(data.decode())
                 else:
                     request = json.loads(data)
-                    reply = {"scheduler": self.scheduler, "desktop": self.desktop, "fetch": self.fetch}[request["op"]](request)
+                    reply = self.operations[request["op"]](request)
             except Failure as failure:
                 what, why, fix = failure.args
                 reply = {"error": what, "reason": why, "fix": fix}
@@ -315,7 +338,6 @@ def stay_in_charge():
 def main():
     port = Port()
     stay_in_charge()
-    port.send_json("H", {"release": os.uname().release})
     Agent(port).serve()
 
 
