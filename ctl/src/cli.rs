@@ -19,8 +19,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXIT: &str =
-    "Exit status: 0 done; 1 not done, the reason is on standard error; 2 wrong arguments.";
+const EXIT: &str = "Exit status: 0 done; 1 not done, the reason is on standard error; 2 wrong arguments.";
 
 /// How a view is shown.
 #[derive(Debug, Clone, Copy, Args)]
@@ -89,9 +88,7 @@ pub fn parse() -> Cli {
     let matches = command().get_matches();
     match Cli::from_arg_matches(&matches) {
         Ok(mut cli) => {
-            if let (Command::Run(run), Some(("run", matches))) =
-                (&mut cli.command, matches.subcommand())
-            {
+            if let (Command::Run(run), Some(("run", matches))) = (&mut cli.command, matches.subcommand()) {
                 run.take_policy_flags(matches);
             }
             cli

@@ -17,10 +17,7 @@ use crate::cli::command;
 /// The folder does not exist, or cannot be written to.
 pub fn man(folder: &Path) -> Result<()> {
     if !folder.is_dir() {
-        bail!(
-            "{} is not a folder: make it first, or name another",
-            folder.display()
-        );
+        bail!("{} is not a folder: make it first, or name another", folder.display());
     }
     for (name, page) in pages()? {
         let path = folder.join(name);
@@ -36,10 +33,7 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut pages = vec![page("limelight".to_owned(), whole.clone())?];
     for part in whole.get_subcommands().filter(|part| !part.is_hide_set()) {
         let name = format!("limelight-{}", part.get_name());
-        let part = part
-            .clone()
-            .display_name(name.clone())
-            .version(env!("CARGO_PKG_VERSION"));
+        let part = part.clone().display_name(name.clone()).version(env!("CARGO_PKG_VERSION"));
         pages.push(page(name, part)?);
     }
     Ok(pages)
@@ -65,20 +59,15 @@ mod tests {
     #[test]
     fn the_pages_in_the_repository_are_current() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man");
-        let mut there: Vec<_> = fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut there: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         let pages = pages().unwrap();
         let mut made: Vec<_> = pages.iter().map(|(name, _)| name.clone()).collect();
         there.sort_unstable();
         made.sort_unstable();
         assert_eq!(there, made, "remake them: limelight man docs/man");
         for (name, page) in pages {
-            assert!(
-                fs::read(folder.join(&name)).unwrap() == page,
-                "{name} is old: limelight man docs/man"
-            );
+            assert!(fs::read(folder.join(&name)).unwrap() == page, "{name} is old: limelight man docs/man");
         }
     }
 

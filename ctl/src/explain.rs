@@ -22,10 +22,7 @@ pub fn text(view: &Value) -> String {
         (_, None) => text.push_str(", as long as its display is there"),
     }
     if let Some(role) = explanation["hub"].as_str() {
-        text.push_str(&format!(
-            ", a hub ({}): ratings do not travel through it",
-            role.replace('_', " ")
-        ));
+        text.push_str(&format!(", a hub ({}): ratings do not travel through it", role.replace('_', " ")));
     }
     let path = path(view, class == "HUCOUT");
     if !path.is_empty() {
@@ -44,10 +41,7 @@ fn path(view: &Value, to_the_screen: bool) -> String {
         let why = &step["why"];
         for (kind, device) in [("input", "keyboard/pointer"), ("output", "screen")] {
             if let Some(from) = why.get(kind) {
-                words.push(format!(
-                    "{device} {}",
-                    from["display"].as_str().map(printable).unwrap_or_default()
-                ));
+                words.push(format!("{device} {}", from["display"].as_str().map(printable).unwrap_or_default()));
                 if !from["server"].is_null() && from["server"] != *pid {
                     words.push(name(view, &from["server"]));
                 }
@@ -65,13 +59,8 @@ fn path(view: &Value, to_the_screen: bool) -> String {
 
 /// The name of a process, or its number where it is gone.
 fn name(view: &Value, pid: &Value) -> String {
-    let own = if *pid == view["pid"] {
-        view["name"].as_str()
-    } else {
-        None
-    };
-    own.or_else(|| view["names"][pid.to_string()].as_str())
-        .map_or_else(|| format!("process {pid}"), printable)
+    let own = if *pid == view["pid"] { view["name"].as_str() } else { None };
+    own.or_else(|| view["names"][pid.to_string()].as_str()).map_or_else(|| format!("process {pid}"), printable)
 }
 
 #[cfg(test)]
@@ -83,16 +72,8 @@ mod tests {
 
     /// What the policy says about `pid`, with the names of Figure 5.
     fn view(state: &State, pid: u32) -> Value {
-        let names = BTreeMap::from([
-            (100, "Xorg"),
-            (200, "xterm"),
-            (300, "vim"),
-            (50, "dbus-daemon"),
-        ]);
-        let names: BTreeMap<u32, String> = names
-            .into_iter()
-            .map(|(pid, name)| (pid, name.to_owned()))
-            .collect();
+        let names = BTreeMap::from([(100, "Xorg"), (200, "xterm"), (300, "vim"), (50, "dbus-daemon")]);
+        let names: BTreeMap<u32, String> = names.into_iter().map(|(pid, name)| (pid, name.to_owned())).collect();
         let view = ExplainView {
             pid,
             name: names.get(&pid).cloned().unwrap_or_else(|| "cc".to_owned()),
@@ -104,24 +85,11 @@ mod tests {
 
     fn figure_5() -> State {
         let mut state = State::new(limelight_policy::Settings::default()).unwrap();
-        let edge = |from: u32, to: u32| Edge {
-            from: from.into(),
-            to: to.into(),
-            count: 1,
-        };
+        let edge = |from: u32, to: u32| Edge { from: from.into(), to: to.into(), count: 1 };
         for event in [
-            Event::Display {
-                display: ":0".into(),
-                server: Some(100.into()),
-            },
-            Event::Hub {
-                pid: 50.into(),
-                role: Some(HubRole::MessageBus),
-            },
-            Event::Input {
-                pid: 200.into(),
-                display: ":0".into(),
-            },
+            Event::Display { display: ":0".into(), server: Some(100.into()) },
+            Event::Hub { pid: 50.into(), role: Some(HubRole::MessageBus) },
+            Event::Input { pid: 200.into(), display: ":0".into() },
             Event::Edges(vec![edge(200, 300), edge(300, 200), edge(200, 50)]),
             Event::Tick,
         ] {
@@ -150,47 +118,20 @@ mod tests {
     #[test]
     fn output_is_told_towards_the_screen() {
         let mut state = State::new(limelight_policy::Settings::default()).unwrap();
-        step(
-            &mut state,
-            Event::Display {
-                display: ":0".into(),
-                server: Some(100.into()),
-            },
-            0,
-        );
-        step(
-            &mut state,
-            Event::Output {
-                pid: 200.into(),
-                display: ":0".into(),
-                changed_pct: 50.0,
-            },
-            0,
-        );
-        assert!(
-            text(&view(&state, 200)).ends_with(": screen :0 <- Xorg <- xterm\n"),
-            "{}",
-            text(&view(&state, 200))
-        );
+        step(&mut state, Event::Display { display: ":0".into(), server: Some(100.into()) }, 0);
+        step(&mut state, Event::Output { pid: 200.into(), display: ":0".into(), changed_pct: 50.0 }, 0);
+        assert!(text(&view(&state, 200)).ends_with(": screen :0 <- Xorg <- xterm\n"), "{}", text(&view(&state, 200)));
     }
 
     /// A rating given by the scheduler says how.
     #[test]
     fn given_ratings_say_how() {
         let mut state = figure_5();
-        let given = |pid: u32, kind| Event::Given {
-            pid: pid.into(),
-            kind,
-            from: 200.into(),
-            in_milli: 9000,
-            out_milli: 0,
-        };
+        let given =
+            |pid: u32, kind| Event::Given { pid: pid.into(), kind, from: 200.into(), in_milli: 9000, out_milli: 0 };
         step(&mut state, given(301, GivenKind::Lent), 0);
         step(&mut state, given(302, GivenKind::Inherited), 0);
-        assert!(
-            text(&view(&state, 301))
-                .ends_with("xterm -> cc (woken, and lent the rating at once)\n")
-        );
+        assert!(text(&view(&state, 301)).ends_with("xterm -> cc (woken, and lent the rating at once)\n"));
         assert!(text(&view(&state, 302)).ends_with("xterm -> cc (forked)\n"));
     }
 

@@ -15,15 +15,9 @@ pub fn dot(graph: &Value, name: impl Fn(u64) -> Option<String>) -> String {
             Some("HUCOUT") => "#bfe3bf",
             _ => "white",
         };
-        let shape = if node["hub"].is_null() {
-            "box"
-        } else {
-            "octagon"
-        };
+        let shape = if node["hub"].is_null() { "box" } else { "octagon" };
         let label = quote(&name(pid).unwrap_or_else(|| "gone".to_owned()));
-        text.push_str(&format!(
-            "\t{pid} [label=\"{label}\\n{pid}\", fillcolor=\"{colour}\", shape={shape}];\n"
-        ));
+        text.push_str(&format!("\t{pid} [label=\"{label}\\n{pid}\", fillcolor=\"{colour}\", shape={shape}];\n"));
     }
     for edge in graph["edges"].as_array().into_iter().flatten() {
         let (from, to, weight) = (&edge["from"], &edge["to"], &edge["weight"]);
@@ -35,9 +29,7 @@ pub fn dot(graph: &Value, name: impl Fn(u64) -> Option<String>) -> String {
 
 /// What a process calls itself, inside a quoted string of DOT.
 fn quote(name: &str) -> String {
-    crate::table::printable(name)
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
+    crate::table::printable(name).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// The name a process shows now.
@@ -54,46 +46,13 @@ mod tests {
     #[test]
     fn the_graph_is_dot() {
         let mut state = State::new(limelight_policy::Settings::default()).unwrap();
-        step(
-            &mut state,
-            Event::Display {
-                display: ":0".into(),
-                server: Some(100.into()),
-            },
-            0,
-        );
-        step(
-            &mut state,
-            Event::Input {
-                pid: 200.into(),
-                display: ":0".into(),
-            },
-            0,
-        );
-        step(
-            &mut state,
-            Event::Edges(vec![Edge {
-                from: 200.into(),
-                to: 300.into(),
-                count: 4,
-            }]),
-            0,
-        );
+        step(&mut state, Event::Display { display: ":0".into(), server: Some(100.into()) }, 0);
+        step(&mut state, Event::Input { pid: 200.into(), display: ":0".into() }, 0);
+        step(&mut state, Event::Edges(vec![Edge { from: 200.into(), to: 300.into(), count: 4 }]), 0);
         let graph = serde_json::to_value(state.graph()).unwrap();
         let text = dot(&graph, |pid| (pid != 300).then(|| "a\"b\\c\nd".to_owned()));
-        assert!(
-            text.contains(
-                "100 [label=\"a\\\"b\\\\c?d\\n100\", fillcolor=\"#ffd27f\", shape=octagon];"
-            ),
-            "{text}"
-        );
-        assert!(
-            text.contains("300 [label=\"gone\\n300\", fillcolor=\"white\", shape=box];"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\t200 -> 300 [label=\"4\"];\n") && text.ends_with("}\n"),
-            "{text}"
-        );
+        assert!(text.contains("100 [label=\"a\\\"b\\\\c?d\\n100\", fillcolor=\"#ffd27f\", shape=octagon];"), "{text}");
+        assert!(text.contains("300 [label=\"gone\\n300\", fillcolor=\"white\", shape=box];"), "{text}");
+        assert!(text.contains("\t200 -> 300 [label=\"4\"];\n") && text.ends_with("}\n"), "{text}");
     }
 }

@@ -39,17 +39,11 @@ fn obey(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run(&arguments)?,
         Command::Status(view) => show(view, &Request::Status, status::text)?,
         Command::Explain { pid, view } => show(view, &Request::Explain { pid }, explain::text)?,
-        Command::Graph(view) => show(view, &Request::Graph, |answer| {
-            graph::dot(answer, graph::name_of)
-        })?,
+        Command::Graph(view) => show(view, &Request::Graph, |answer| graph::dot(answer, graph::name_of))?,
         Command::Doctor(view) => {
             let (text, will_work) = doctor::report(view.json);
             print(text.as_bytes())?;
-            return Ok(if will_work {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            });
+            return Ok(if will_work { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -66,21 +60,14 @@ fn run(arguments: &RunArgs) -> Result<()> {
     let options = limelight_daemon::Options {
         settings: arguments.scheduler()?,
         policy: arguments.ratings()?,
-        program: std::env::current_exe()
-            .context("cannot find my own binary, which the helpers run")?,
+        program: std::env::current_exe().context("cannot find my own binary, which the helpers run")?,
     };
     if nix::unistd::geteuid().is_root()
         && let Some(hindrance) = doctor::hindrance()
     {
-        bail!(
-            "the scheduler cannot be loaded: {hindrance} (limelight doctor tells more; nothing was changed)"
-        );
+        bail!("the scheduler cannot be loaded: {hindrance} (limelight doctor tells more; nothing was changed)");
     }
-    log_to_stderr(if arguments.verbose {
-        LevelFilter::Debug
-    } else {
-        LevelFilter::Info
-    })?;
+    log_to_stderr(if arguments.verbose { LevelFilter::Debug } else { LevelFilter::Info })?;
     limelight_daemon::run(&options)
 }
 
@@ -92,46 +79,31 @@ fn log_to_stderr(level: LevelFilter) -> Result<()> {
         .set_thread_level(LevelFilter::Off)
         .set_location_level(LevelFilter::Off)
         .build();
-    TermLogger::init(level, config, TerminalMode::Stderr, ColorChoice::Never)
-        .context("cannot write a log")
+    TermLogger::init(level, config, TerminalMode::Stderr, ColorChoice::Never).context("cannot write a log")
 }
 
 fn show(view: View, request: &Request, text: impl Fn(&Value) -> String) -> Result<()> {
     let answer = ask(Path::new(SOCKET), request)?;
-    let text = if view.json {
-        format!("{answer:#}\n")
-    } else {
-        text(&answer)
-    };
+    let text = if view.json { format!("{answer:#}\n") } else { text(&answer) };
     print(text.as_bytes())
 }
 
 /// Who closes the pipe early (`| head`) has seen enough: no error.
 fn print(text: &[u8]) -> Result<()> {
-    match io::stdout()
-        .write_all(text)
-        .and_then(|()| io::stdout().flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the answer")
-        }
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write the answer"),
         _ => Ok(()),
     }
 }
 
 fn watch(display: &str, report_fd: RawFd) -> Result<()> {
-    if report_fd <= 2
-        || nix::fcntl::fcntl(borrow(report_fd), nix::fcntl::FcntlArg::F_GETFD).is_err()
-    {
+    if report_fd <= 2 || nix::fcntl::fcntl(borrow(report_fd), nix::fcntl::FcntlArg::F_GETFD).is_err() {
         bail!("--report-fd={report_fd} is not open; the daemon starts this command by itself");
     }
     log_to_stderr(LevelFilter::Info)?;
     // SAFETY: it is open, and whoever started us opened it for us to own; nothing else in this process uses it.
     let report = unsafe { OwnedFd::from_raw_fd(report_fd) };
-    limelight_sense::watch(limelight_sense::WatchOptions {
-        display: display.to_owned(),
-        report,
-    })?;
+    limelight_sense::watch(limelight_sense::WatchOptions { display: display.to_owned(), report })?;
     Ok(())
 }
 

@@ -66,14 +66,9 @@ impl RunArgs {
     /// Keep what the flags of [`with_policy_flags`] were given.
     pub fn take_policy_flags(&mut self, matches: &ArgMatches) {
         let given = |about: limelight_policy::settings::About| {
-            matches
-                .get_one::<String>(about.name)
-                .map(|value| (about.name, value.clone()))
+            matches.get_one::<String>(about.name).map(|value| (about.name, value.clone()))
         };
-        self.of_policy = PolicySettings::table()
-            .into_iter()
-            .filter_map(given)
-            .collect();
+        self.of_policy = PolicySettings::table().into_iter().filter_map(given).collect();
     }
 
     /// The scheduler's settings.
@@ -129,9 +124,7 @@ mod tests {
 
     fn run(flags: &[&str]) -> RunArgs {
         let matches = command().get_matches_from([&["limelight", "run"], flags].concat());
-        let Command::Run(mut run) = Cli::from_arg_matches(&matches).unwrap().command else {
-            panic!("not run")
-        };
+        let Command::Run(mut run) = Cli::from_arg_matches(&matches).unwrap().command else { panic!("not run") };
         run.take_policy_flags(matches.subcommand().unwrap().1);
         run
     }
@@ -146,13 +139,7 @@ mod tests {
     /// Every flag reaches the setting it names.
     #[test]
     fn every_flag_arrives() {
-        let flags = [
-            "--policy=huc",
-            "--slice-ms=5",
-            "--share-pct=7",
-            "--slice-min-ms=0.25",
-            "--rescue-after-ms=300",
-        ];
+        let flags = ["--policy=huc", "--slice-ms=5", "--share-pct=7", "--slice-min-ms=0.25", "--rescue-after-ms=300"];
         let expected = Settings {
             policy: Policy::Huc,
             huc_slice_ns: 5_000_000,
@@ -174,25 +161,10 @@ mod tests {
     /// What is out of range is refused with the flag's or the setting's name and what is allowed.
     #[test]
     fn what_is_out_of_range_is_named() {
-        assert!(
-            run(&["--share-pct=80"])
-                .scheduler()
-                .unwrap_err()
-                .to_string()
-                .contains("50")
-        );
-        assert!(
-            run(&["--slice-ms=-1"])
-                .scheduler()
-                .unwrap_err()
-                .to_string()
-                .contains("--slice-ms")
-        );
+        assert!(run(&["--share-pct=80"]).scheduler().unwrap_err().to_string().contains("50"));
+        assert!(run(&["--slice-ms=-1"]).scheduler().unwrap_err().to_string().contains("--slice-ms"));
         assert!(run(&["--slice-ms=NaN"]).scheduler().is_err());
-        let message = run(&["--input-memory-s=0"])
-            .ratings()
-            .unwrap_err()
-            .to_string();
+        let message = run(&["--input-memory-s=0"]).ratings().unwrap_err().to_string();
         assert!(message.contains("1 to 600"), "{message}");
     }
 }

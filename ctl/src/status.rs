@@ -7,93 +7,23 @@ use crate::table::{Column, plain, printable, table, tenths, thousandths};
 
 /// The columns of a rated process: the one list behind the text, and the test that the text leaves nothing out.
 const PROCESS: &[Column] = &[
-    Column {
-        field: "pid",
-        head: "PID",
-        cell: plain,
-        left: false,
-    },
-    Column {
-        field: "name",
-        head: "NAME",
-        cell: plain,
-        left: true,
-    },
-    Column {
-        field: "class",
-        head: "CLASS",
-        cell: plain,
-        left: true,
-    },
-    Column {
-        field: "input_rating",
-        head: "INPUT",
-        cell: tenths,
-        left: false,
-    },
-    Column {
-        field: "output_rating",
-        head: "OUTPUT",
-        cell: tenths,
-        left: false,
-    },
-    Column {
-        field: "hub",
-        head: "HUB",
-        cell: plain,
-        left: true,
-    },
-    Column {
-        field: "cpu_pct",
-        head: "CPU%",
-        cell: tenths,
-        left: false,
-    },
-    Column {
-        field: "wakeups",
-        head: "WAKEUPS",
-        cell: plain,
-        left: false,
-    },
-    Column {
-        field: "wait_p50_ms",
-        head: "P50 ms",
-        cell: thousandths,
-        left: false,
-    },
-    Column {
-        field: "wait_p99_ms",
-        head: "P99 ms",
-        cell: thousandths,
-        left: false,
-    },
-    Column {
-        field: "wait_max_ms",
-        head: "MAX ms",
-        cell: thousandths,
-        left: false,
-    },
+    Column { field: "pid", head: "PID", cell: plain, left: false },
+    Column { field: "name", head: "NAME", cell: plain, left: true },
+    Column { field: "class", head: "CLASS", cell: plain, left: true },
+    Column { field: "input_rating", head: "INPUT", cell: tenths, left: false },
+    Column { field: "output_rating", head: "OUTPUT", cell: tenths, left: false },
+    Column { field: "hub", head: "HUB", cell: plain, left: true },
+    Column { field: "cpu_pct", head: "CPU%", cell: tenths, left: false },
+    Column { field: "wakeups", head: "WAKEUPS", cell: plain, left: false },
+    Column { field: "wait_p50_ms", head: "P50 ms", cell: thousandths, left: false },
+    Column { field: "wait_p99_ms", head: "P99 ms", cell: thousandths, left: false },
+    Column { field: "wait_max_ms", head: "MAX ms", cell: thousandths, left: false },
 ];
 
 const DISPLAY: &[Column] = &[
-    Column {
-        field: "name",
-        head: "DISPLAY",
-        cell: plain,
-        left: true,
-    },
-    Column {
-        field: "uid",
-        head: "UID",
-        cell: plain,
-        left: false,
-    },
-    Column {
-        field: "state",
-        head: "STATE",
-        cell: plain,
-        left: true,
-    },
+    Column { field: "name", head: "DISPLAY", cell: plain, left: true },
+    Column { field: "uid", head: "UID", cell: plain, left: false },
+    Column { field: "state", head: "STATE", cell: plain, left: true },
 ];
 
 /// The daemon's answer, for people.
@@ -110,13 +40,12 @@ pub fn text(status: &Value) -> String {
         duration(uptime_s)
     );
     match status["displays"].as_array().map_or(&[][..], Vec::as_slice) {
-        [] => text.push_str("\nno display found: nobody's input or screen is seen; everything shares the CPUs fairly\n"),
+        [] => {
+            text.push_str("\nno display found: nobody's input or screen is seen; everything shares the CPUs fairly\n")
+        }
         displays => text.push_str(&format!("\n{}", table(DISPLAY, displays))),
     }
-    match status["processes"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice)
-    {
+    match status["processes"].as_array().map_or(&[][..], Vec::as_slice) {
         [] => text.push_str("\nno process of yours is rated\n"),
         processes => text.push_str(&format!("\n{}", table(PROCESS, processes))),
     }
@@ -165,11 +94,7 @@ mod tests {
             policy: "unified",
             uptime_s: 61,
             tracking: true,
-            displays: vec![DisplayStatus {
-                name: ":0".to_owned(),
-                uid: 1000,
-                state: "watched, 1280x800".to_owned(),
-            }],
+            displays: vec![DisplayStatus { name: ":0".to_owned(), uid: 1000, state: "watched, 1280x800".to_owned() }],
             processes: vec![process],
             counters: BTreeMap::from([("lent", 3), ("rescues", 0)]),
         };
@@ -180,17 +105,9 @@ mod tests {
     #[test]
     fn text_and_json_have_the_same_fields() {
         let value = status();
-        for (columns, row) in [
-            (PROCESS, &value["processes"][0]),
-            (DISPLAY, &value["displays"][0]),
-        ] {
+        for (columns, row) in [(PROCESS, &value["processes"][0]), (DISPLAY, &value["displays"][0])] {
             let mut shown: Vec<_> = columns.iter().map(|column| column.field).collect();
-            let mut there: Vec<_> = row
-                .as_object()
-                .unwrap()
-                .keys()
-                .map(String::as_str)
-                .collect();
+            let mut there: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
             shown.sort_unstable();
             there.sort_unstable();
             assert_eq!(shown, there);
@@ -217,10 +134,7 @@ mod tests {
         value["processes"] = Value::Array(vec![]);
         value["tracking"] = Value::Bool(false);
         let text = text(&value);
-        assert!(
-            text.contains("nobody is being served now") && text.contains("no display found"),
-            "{text}"
-        );
+        assert!(text.contains("nobody is being served now") && text.contains("no display found"), "{text}");
         assert!(text.contains("no process of yours is rated"), "{text}");
     }
 }

@@ -17,16 +17,12 @@ pub struct Column {
 
 /// Numbers with three digits behind the point.
 pub fn thousandths(value: &Value) -> String {
-    value
-        .as_f64()
-        .map_or_else(String::new, |number| format!("{number:.3}"))
+    value.as_f64().map_or_else(String::new, |number| format!("{number:.3}"))
 }
 
 /// Numbers with one digit behind the point.
 pub fn tenths(value: &Value) -> String {
-    value
-        .as_f64()
-        .map_or_else(String::new, |number| format!("{number:.1}"))
+    value.as_f64().map_or_else(String::new, |number| format!("{number:.1}"))
 }
 
 /// As it is. What comes from other programs may not steer the terminal.
@@ -41,44 +37,22 @@ pub fn plain(value: &Value) -> String {
 
 /// A name that another program chose, without what would steer a terminal.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The table, a line for each row, heads first.
 pub fn table(columns: &[Column], rows: &[Value]) -> String {
-    let heads = columns
-        .iter()
-        .map(|column| column.head.to_owned())
-        .collect();
-    let cells = |row: &Value| {
-        columns
-            .iter()
-            .map(|column| (column.cell)(&row[column.field]))
-            .collect()
-    };
-    let lines: Vec<Vec<String>> = std::iter::once(heads)
-        .chain(rows.iter().map(cells))
-        .collect();
-    let width = |at: usize| {
-        lines
-            .iter()
-            .map(|line| line[at].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let heads = columns.iter().map(|column| column.head.to_owned()).collect();
+    let cells = |row: &Value| columns.iter().map(|column| (column.cell)(&row[column.field])).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows.iter().map(cells)).collect();
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let padded = line
-            .iter()
-            .zip(columns)
-            .zip(&widths)
-            .map(|((cell, column), width)| match column.left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
-            });
+        let padded = line.iter().zip(columns).zip(&widths).map(|((cell, column), width)| match column.left {
+            true => format!("{cell:<width$}"),
+            false => format!("{cell:>width$}"),
+        });
         text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }
@@ -94,32 +68,12 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let columns = [
-            Column {
-                field: "pid",
-                head: "PID",
-                cell: plain,
-                left: false,
-            },
-            Column {
-                field: "name",
-                head: "NAME",
-                cell: plain,
-                left: true,
-            },
-            Column {
-                field: "ms",
-                head: "MS",
-                cell: thousandths,
-                left: false,
-            },
+            Column { field: "pid", head: "PID", cell: plain, left: false },
+            Column { field: "name", head: "NAME", cell: plain, left: true },
+            Column { field: "ms", head: "MS", cell: thousandths, left: false },
         ];
-        let rows = [
-            json!({"pid": 7, "name": "vim", "ms": 0.0625}),
-            json!({"pid": 12345, "name": "x\u{1b}[2J", "ms": null}),
-        ];
-        assert_eq!(
-            table(&columns, &rows),
-            "  PID  NAME      MS\n    7  vim    0.062\n12345  x?[2J\n"
-        );
+        let rows =
+            [json!({"pid": 7, "name": "vim", "ms": 0.0625}), json!({"pid": 12345, "name": "x\u{1b}[2J", "ms": null})];
+        assert_eq!(table(&columns, &rows), "  PID  NAME      MS\n    7  vim    0.062\n12345  x?[2J\n");
     }
 }

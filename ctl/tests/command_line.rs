@@ -25,10 +25,7 @@ fn reason(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert!(
-        text.starts_with("limelight: ") && text.lines().count() == 1,
-        "{text}"
-    );
+    assert!(text.starts_with("limelight: ") && text.lines().count() == 1, "{text}");
     text
 }
 
@@ -38,22 +35,12 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
         eprintln!("skipped: becoming another user takes root; run as root");
         return None;
     }
-    let folder = tempfile::Builder::new()
-        .prefix("limelight-test")
-        .tempdir_in("/tmp")
-        .unwrap();
-    fs::set_permissions(
-        folder.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    let folder = tempfile::Builder::new().prefix("limelight-test").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = folder.path().join("limelight");
     fs::copy(PROGRAM, &program).unwrap();
     let mut command = Command::new("setpriv");
-    command
-        .arg(format!("--reuid={NOBODY}"))
-        .arg(format!("--regid={NOBODY}"))
-        .args(["--clear-groups", "--"]);
+    command.arg(format!("--reuid={NOBODY}")).arg(format!("--regid={NOBODY}")).args(["--clear-groups", "--"]);
     Some(command.arg(program).args(arguments).output().unwrap())
 }
 
@@ -62,10 +49,7 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
 fn without_root_run_says_so() {
     if let Some(output) = as_nobody(&["run"]) {
         let text = reason(&output);
-        assert!(
-            text.contains("needs root") && text.contains("sudo limelight run"),
-            "{text}"
-        );
+        assert!(text.contains("needs root") && text.contains("sudo limelight run"), "{text}");
     }
 }
 
@@ -78,10 +62,7 @@ fn without_sched_ext_run_says_so() {
     }
     let there = Path::new("/run/limelight").exists();
     let text = reason(&limelight(&["run"]));
-    assert!(
-        text.contains("CONFIG_SCHED_CLASS_EXT=y") && text.contains("nothing was changed"),
-        "{text}"
-    );
+    assert!(text.contains("CONFIG_SCHED_CLASS_EXT=y") && text.contains("nothing was changed"), "{text}");
     assert_eq!(Path::new("/run/limelight").exists(), there);
 }
 
@@ -98,10 +79,7 @@ fn bad_settings_are_named() {
         let text = reason(&limelight(&[&["run"], flags].concat()));
         assert!(text.contains(words), "{text}");
     }
-    assert_eq!(
-        limelight(&["run", "--policy=redline"]).status.code(),
-        Some(2)
-    );
+    assert_eq!(limelight(&["run", "--policy=redline"]).status.code(), Some(2));
 }
 
 /// Without a daemon every view says that none answers and how to start one.
@@ -111,17 +89,9 @@ fn without_a_daemon_views_say_so() {
         eprintln!("skipped: a daemon runs on this machine");
         return;
     }
-    for view in [
-        &["status"][..],
-        &["status", "--json"],
-        &["explain", "1"],
-        &["graph"],
-    ] {
+    for view in [&["status"][..], &["status", "--json"], &["explain", "1"], &["graph"]] {
         let text = reason(&limelight(view));
-        assert!(
-            text.contains("no limelight daemon") && text.contains("limelight run"),
-            "{text}"
-        );
+        assert!(text.contains("no limelight daemon") && text.contains("limelight run"), "{text}");
     }
 }
 
@@ -133,10 +103,7 @@ fn the_doctor_examines_this_machine() {
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let findings = value["findings"].as_array().unwrap();
     assert!(findings.len() >= 8, "{value:#}");
-    for finding in findings
-        .iter()
-        .filter(|finding| finding["verdict"] != "good")
-    {
+    for finding in findings.iter().filter(|finding| finding["verdict"] != "good") {
         assert!(finding["fix"].is_string(), "{finding:#}");
     }
     let bad = findings.iter().any(|finding| finding["verdict"] == "bad");
@@ -151,10 +118,7 @@ fn the_doctor_examines_this_machine() {
 fn the_doctor_sees_patients_without_root() {
     if let Some(output) = as_nobody(&["doctor"]) {
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            text.contains("rights: not root") && text.contains("fix: sudo limelight doctor"),
-            "{text}"
-        );
+        assert!(text.contains("rights: not root") && text.contains("fix: sudo limelight doctor"), "{text}");
     }
 }
 
@@ -162,15 +126,8 @@ fn the_doctor_sees_patients_without_root() {
 #[test]
 fn watch_by_hand_is_refused() {
     for fd in ["77", "1", "-1"] {
-        let text = reason(&limelight(&[
-            "watch",
-            "--display=:0",
-            &format!("--report-fd={fd}"),
-        ]));
-        assert!(
-            text.contains("the daemon starts this command by itself"),
-            "{text}"
-        );
+        let text = reason(&limelight(&["watch", "--display=:0", &format!("--report-fd={fd}")]));
+        assert!(text.contains("the daemon starts this command by itself"), "{text}");
     }
 }
 
@@ -185,10 +142,7 @@ fn a_closed_pipe_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 /// Installing puts every part where it belongs, uninstalling takes every part away, and bad arguments change nothing.
@@ -198,11 +152,7 @@ fn install_and_uninstall() {
     let top = tempfile::tempdir().unwrap();
     let install = |arguments: &[&str], prefix: &str| {
         let mut command = Command::new(&script);
-        command
-            .args(["--binary", PROGRAM])
-            .args(arguments)
-            .env("DESTDIR", top.path())
-            .env("PREFIX", prefix);
+        command.args(["--binary", PROGRAM]).args(arguments).env("DESTDIR", top.path()).env("PREFIX", prefix);
         command.output().unwrap()
     };
     assert!(!install(&["--frobnicate"], "/usr").status.success());
@@ -217,8 +167,7 @@ fn install_and_uninstall() {
     );
     assert_eq!(fs::read_dir(top.path()).unwrap().count(), 0);
     assert!(install(&[], "/usr").status.success());
-    let unit =
-        fs::read_to_string(top.path().join("usr/lib/systemd/system/limelight.service")).unwrap();
+    let unit = fs::read_to_string(top.path().join("usr/lib/systemd/system/limelight.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/bin/limelight run"), "{unit}");
     for part in [
         "bin/limelight",
@@ -231,10 +180,6 @@ fn install_and_uninstall() {
         assert!(top.path().join("usr").join(part).is_file(), "{part}");
     }
     assert!(install(&["--uninstall"], "/usr").status.success());
-    let left = Command::new("find")
-        .arg(top.path())
-        .args(["-type", "f"])
-        .output()
-        .unwrap();
+    let left = Command::new("find").arg(top.path()).args(["-type", "f"]).output().unwrap();
     assert!(left.stdout.is_empty(), "{left:?}");
 }

@@ -15,11 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use scx_utils::compat;
 
 /// Trace points that tell on whose behalf a kernel worker acts (`edges.bpf.h`).
-const TRACE_POINTS: &[&str] = &[
-    "workqueue_queue_work",
-    "workqueue_execute_start",
-    "workqueue_execute_end",
-];
+const TRACE_POINTS: &[&str] = &["workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end"];
 
 /// How long a helper may take to say that it watches.
 const HELPER_PATIENCE: Duration = Duration::from_secs(3);
@@ -59,8 +55,10 @@ pub enum DisplayFact {
         /// What its server cannot tell.
         missing: Vec<String>,
     },
-    /// It cannot, for this reason.
+    /// Its server does not let the helper in, or its helper ended, for this reason.
     Refused(String),
+    /// Its helper cannot be started, for this reason.
+    NotStarted(String),
     /// It was not tried: only root may start a helper for it.
     NotTried,
 }
@@ -68,35 +66,25 @@ pub enum DisplayFact {
 /// Look at this machine.
 pub fn probe() -> Facts {
     let mut facts = kernel_only();
-    facts.daemon = ask(Path::new(SOCKET), &Request::Status)
-        .ok()
-        .map(|status| crate::table::plain(&status["version"]));
+    facts.daemon = ask(Path::new(SOCKET), &Request::Status).ok().map(|status| crate::table::plain(&status["version"]));
     facts.displays = displays(facts.root);
     facts
 }
 
 /// Look at the kernel and the caller's rights.
 pub fn kernel_only() -> Facts {
-    let mut facts = Facts {
-        root: nix::unistd::geteuid().is_root(),
-        ..kernel(Path::new("/"))
-    };
+    let mut facts = Facts { root: nix::unistd::geteuid().is_root(), ..kernel(Path::new("/")) };
     if facts.sched_ext && facts.btf {
         // scx_utils reads the running kernel's own description.
         facts.malformed = compat::malformed_scx_kfuncs();
-        facts.cgroup_weights =
-            compat::struct_has_field("sched_ext_ops", "cgroup_set_weight").unwrap_or(false);
+        facts.cgroup_weights = compat::struct_has_field("sched_ext_ops", "cgroup_set_weight").unwrap_or(false);
     }
     facts
 }
 
 /// What files tell about the kernel; `top` is `/`, or a fixture.
 fn kernel(top: &Path) -> Facts {
-    let read = |path: &str| {
-        fs::read_to_string(top.join(path))
-            .ok()
-            .map(|text| text.trim().to_owned())
-    };
+    let read = |path: &str| fs::read_to_string(top.join(path)).ok().map(|text| text.trim().to_owned());
     let types = fs::read(top.join("sys/kernel/btf/vmlinux")).unwrap_or_default();
     // Types are listed by name: the name of a trace point's type is there exactly if the trace point is.
     let described = |name: &str| contains(&types, format!("\0btf_trace_{name}\0").as_bytes());
@@ -104,15 +92,10 @@ fn kernel(top: &Path) -> Facts {
     Facts {
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_default(),
         sched_ext: top.join("sys/kernel/sched_ext").is_dir(),
-        loaded: enabled
-            .then(|| read("sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".to_owned())),
+        loaded: enabled.then(|| read("sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".to_owned())),
         btf: !types.is_empty(),
         function_tracer: top.join("proc/sys/kernel/ftrace_enabled").exists(),
-        missing_trace_points: TRACE_POINTS
-            .iter()
-            .copied()
-            .filter(|name| !described(name))
-            .collect(),
+        missing_trace_points: TRACE_POINTS.iter().copied().filter(|name| !described(name)).collect(),
         ..Facts::default()
     }
 }
@@ -131,36 +114,27 @@ fn displays(root: bool) -> Vec<(String, DisplayFact)> {
         };
         (display.name, fact)
     };
-    DisplayFinder::default()
-        .find()
-        .into_iter()
-        .map(fact)
-        .collect()
+    DisplayFinder::default().find().into_iter().map(fact).collect()
 }
 
 /// Start the very helper that the daemon would start, and hear what it says.
 fn try_helper(display: &Display, program: &Path) -> DisplayFact {
     let mut helper = match spawn_helper(display, program) {
         Ok(helper) => helper,
-        Err(error) => return DisplayFact::Refused(error.to_string()),
+        Err(error) => return DisplayFact::NotStarted(error.to_string()),
     };
     let deadline = Instant::now() + HELPER_PATIENCE;
     loop {
         match helper.receive() {
             Ok(Some(SenseMessage::Hello { missing, .. })) => {
-                let missing = missing
-                    .iter()
-                    .map(|lacking| format!("{lacking:?}").to_lowercase())
-                    .collect();
+                let missing = missing.iter().map(|lacking| format!("{lacking:?}").to_lowercase()).collect();
                 return DisplayFact::Watched { missing };
             }
             Ok(Some(SenseMessage::Gone { reason })) => return DisplayFact::Refused(reason),
             Ok(Some(_)) => continue,
             Ok(None) => {}
             Err(ReceiveError::Ended) => {
-                return DisplayFact::Refused(
-                    "its helper ended; it said why on standard error".to_owned(),
-                );
+                return DisplayFact::Refused("its helper ended; it said why on standard error".to_owned());
             }
             Err(error) => return DisplayFact::Refused(error.to_string()),
         }
@@ -170,10 +144,7 @@ fn try_helper(display: &Display, program: &Path) -> DisplayFact {
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         // Interrupted or not: look again, until the deadline.
-        let _ = poll(
-            &mut [PollFd::new(helper.as_fd(), PollFlags::POLLIN)],
-            timeout,
-        );
+        let _ = poll(&mut [PollFd::new(helper.as_fd(), PollFlags::POLLIN)], timeout);
     }
 }
 
@@ -194,24 +165,13 @@ mod tests {
         put(top.path(), "proc/sys/kernel/osrelease", b"7.2.13\n");
         put(top.path(), "proc/sys/kernel/ftrace_enabled", b"1\n");
         put(top.path(), "sys/kernel/sched_ext/state", b"enabled\n");
-        put(
-            top.path(),
-            "sys/kernel/sched_ext/root/ops",
-            b"scx_lavd_1.1.4\n",
-        );
-        let types: Vec<u8> = TRACE_POINTS
-            .iter()
-            .flat_map(|name| format!("\0btf_trace_{name}\0").into_bytes())
-            .collect();
+        put(top.path(), "sys/kernel/sched_ext/root/ops", b"scx_lavd_1.1.4\n");
+        let types: Vec<u8> =
+            TRACE_POINTS.iter().flat_map(|name| format!("\0btf_trace_{name}\0").into_bytes()).collect();
         put(top.path(), "sys/kernel/btf/vmlinux", &types);
         let found = kernel(top.path());
         assert_eq!(found.loaded.as_deref(), Some("scx_lavd_1.1.4"));
-        assert!(
-            found.sched_ext
-                && found.btf
-                && found.function_tracer
-                && found.missing_trace_points.is_empty()
-        );
+        assert!(found.sched_ext && found.btf && found.function_tracer && found.missing_trace_points.is_empty());
         assert_eq!(found.kernel, "7.2.13");
     }
 

@@ -14,18 +14,9 @@ use rules::{Finding, Verdict};
 /// The kernel would refuse as well, in words that help nobody.
 pub fn hindrance() -> Option<String> {
     let findings = rules::judge(&facts::kernel_only());
-    let bad = findings
-        .into_iter()
-        .filter(|finding| finding.verdict == Verdict::Bad);
+    let bad = findings.into_iter().filter(|finding| finding.verdict == Verdict::Bad);
     let sentences: Vec<String> = bad
-        .map(|finding| {
-            format!(
-                "{}: {}. {}",
-                finding.topic,
-                printable(&finding.found),
-                finding.fix.unwrap_or_default()
-            )
-        })
+        .map(|finding| format!("{}: {}. {}", finding.topic, printable(&finding.found), finding.fix.unwrap_or_default()))
         .collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
@@ -33,14 +24,9 @@ pub fn hindrance() -> Option<String> {
 /// Look, judge, and say it, as text or as JSON. The second value: will limelight work here?
 pub fn report(as_json: bool) -> (String, bool) {
     let findings = rules::judge(&facts::probe());
-    let will_work = findings
-        .iter()
-        .all(|finding| finding.verdict != Verdict::Bad);
+    let will_work = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     let text = match as_json {
-        true => format!(
-            "{:#}\n",
-            json!({ "will_work": will_work, "findings": findings })
-        ),
+        true => format!("{:#}\n", json!({ "will_work": will_work, "findings": findings })),
         false => text(&findings, will_work),
     };
     (text, will_work)
@@ -54,11 +40,7 @@ fn text(findings: &[Finding], will_work: bool) -> String {
             Verdict::Less => "less   ",
             Verdict::Bad => "MISSING",
         };
-        text.push_str(&format!(
-            "{mark}  {}: {}\n",
-            finding.topic,
-            printable(&finding.found)
-        ));
+        text.push_str(&format!("{mark}  {}: {}\n", finding.topic, printable(&finding.found)));
         for (label, words) in [("instead", &finding.instead), ("fix", &finding.fix)] {
             if let Some(words) = words {
                 text.push_str(&format!("         {label}: {}\n", printable(words)));

@@ -36,34 +36,16 @@ pub struct Finding {
 }
 
 fn good(topic: &'static str, found: impl Into<String>) -> Finding {
-    Finding {
-        topic,
-        verdict: Verdict::Good,
-        found: found.into(),
-        instead: None,
-        fix: None,
-    }
+    Finding { topic, verdict: Verdict::Good, found: found.into(), instead: None, fix: None }
 }
 
 fn less(topic: &'static str, found: impl Into<String>, instead: &str, fix: &str) -> Finding {
     let (instead, fix) = (Some(instead.to_owned()), Some(fix.to_owned()));
-    Finding {
-        topic,
-        verdict: Verdict::Less,
-        found: found.into(),
-        instead,
-        fix,
-    }
+    Finding { topic, verdict: Verdict::Less, found: found.into(), instead, fix }
 }
 
 fn bad(topic: &'static str, found: impl Into<String>, fix: &str) -> Finding {
-    Finding {
-        topic,
-        verdict: Verdict::Bad,
-        found: found.into(),
-        instead: None,
-        fix: Some(fix.to_owned()),
-    }
+    Finding { topic, verdict: Verdict::Bad, found: found.into(), instead: None, fix: Some(fix.to_owned()) }
 }
 
 /// Judge everything.
@@ -83,17 +65,10 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 fn kernel(facts: &Facts) -> Finding {
-    let mut numbers = facts
-        .kernel
-        .split(['.', '-'])
-        .map_while(|part| part.parse::<u32>().ok());
+    let mut numbers = facts.kernel.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < KERNEL_FLOOR {
-        return bad(
-            "kernel",
-            format!("{} is older than 6.12", facts.kernel),
-            "boot Linux 6.12 or later",
-        );
+        return bad("kernel", format!("{} is older than 6.12", facts.kernel), "boot Linux 6.12 or later");
     }
     good("kernel", facts.kernel.clone())
 }
@@ -112,9 +87,7 @@ fn sched_ext(facts: &Facts) -> Finding {
 fn loaded(facts: &Facts) -> Finding {
     match facts.loaded.as_deref() {
         None => good("loaded scheduler", "none but the kernel's own"),
-        Some(name) if name.starts_with("limelight") => {
-            good("loaded scheduler", format!("limelight ({name})"))
-        }
+        Some(name) if name.starts_with("limelight") => good("loaded scheduler", format!("limelight ({name})")),
         Some(name) => bad(
             "loaded scheduler",
             format!("{name}; only one can be loaded"),
@@ -133,10 +106,7 @@ fn btf(facts: &Facts) -> Finding {
     }
     bad(
         "kernel types (BTF)",
-        format!(
-            "broken for {}: the kernel was built with pahole before 1.26",
-            facts.malformed.join(", ")
-        ),
+        format!("broken for {}: the kernel was built with pahole before 1.26", facts.malformed.join(", ")),
         "boot a kernel built with pahole 1.26 or later",
     )
 }
@@ -144,11 +114,7 @@ fn btf(facts: &Facts) -> Finding {
 fn function_tracer(facts: &Facts) -> Finding {
     match facts.function_tracer {
         true => good("function tracer", "there"),
-        false => bad(
-            "function tracer",
-            "none",
-            "boot a kernel built with CONFIG_FUNCTION_TRACER=y",
-        ),
+        false => bad("function tracer", "none", "boot a kernel built with CONFIG_FUNCTION_TRACER=y"),
     }
 }
 
@@ -210,9 +176,7 @@ fn displays(facts: &Facts) -> Vec<Finding> {
         )];
     }
     let finding = |(name, fact): &(String, DisplayFact)| match fact {
-        DisplayFact::Watched { missing } if missing.is_empty() => {
-            good("display", format!("{name} can be watched"))
-        }
+        DisplayFact::Watched { missing } if missing.is_empty() => good("display", format!("{name} can be watched")),
         DisplayFact::Watched { missing } => less(
             "display",
             format!("{name} has no {}", missing.join(", no ")),
@@ -224,6 +188,12 @@ fn displays(facts: &Facts) -> Vec<Finding> {
             format!("{name} cannot be watched: {reason}"),
             SEEN_BY,
             "set XAUTHORITY in the session to the file with its cookie, or, as its owner: xhost +si:localuser:$USER",
+        ),
+        DisplayFact::NotStarted(reason) => less(
+            "display",
+            format!("{name} cannot be watched: {reason}"),
+            SEEN_BY,
+            "put the limelight program where everybody may execute it, such as /usr/local/bin (packaging/install does)",
         ),
         DisplayFact::NotTried => less(
             "display",
@@ -257,21 +227,13 @@ mod tests {
     }
 
     fn verdict(facts: &Facts, topic: &str) -> Verdict {
-        judge(facts)
-            .into_iter()
-            .find(|finding| finding.topic == topic)
-            .unwrap()
-            .verdict
+        judge(facts).into_iter().find(|finding| finding.topic == topic).unwrap().verdict
     }
 
     /// Where all is well nothing is complained about.
     #[test]
     fn all_well_is_all_good() {
-        assert!(
-            judge(&all_is_well())
-                .iter()
-                .all(|finding| finding.verdict == Verdict::Good)
-        );
+        assert!(judge(&all_is_well()).iter().all(|finding| finding.verdict == Verdict::Good));
     }
 
     /// Each thing without which it cannot work is bad, alone, and has a fix.
@@ -280,28 +242,16 @@ mod tests {
         let cases: [Case; 6] = [
             ("kernel", |facts| facts.kernel = "6.1.0-41-amd64".to_owned()),
             ("sched_ext", |facts| facts.sched_ext = false),
-            ("loaded scheduler", |facts| {
-                facts.loaded = Some("scx_bpfland_1.1.4".to_owned())
-            }),
-            ("kernel types (BTF)", |facts| {
-                facts.malformed = vec!["scx_bpf_dsq_insert".to_owned()]
-            }),
+            ("loaded scheduler", |facts| facts.loaded = Some("scx_bpfland_1.1.4".to_owned())),
+            ("kernel types (BTF)", |facts| facts.malformed = vec!["scx_bpf_dsq_insert".to_owned()]),
             ("function tracer", |facts| facts.function_tracer = false),
-            ("trace points", |facts| {
-                facts.missing_trace_points = vec!["workqueue_queue_work"]
-            }),
+            ("trace points", |facts| facts.missing_trace_points = vec!["workqueue_queue_work"]),
         ];
         for (topic, spoil) in cases {
             let mut facts = all_is_well();
             spoil(&mut facts);
-            let bad: Vec<_> = judge(&facts)
-                .into_iter()
-                .filter(|finding| finding.verdict == Verdict::Bad)
-                .collect();
-            assert_eq!(
-                bad.iter().map(|finding| finding.topic).collect::<Vec<_>>(),
-                [topic]
-            );
+            let bad: Vec<_> = judge(&facts).into_iter().filter(|finding| finding.verdict == Verdict::Bad).collect();
+            assert_eq!(bad.iter().map(|finding| finding.topic).collect::<Vec<_>>(), [topic]);
             assert!(bad[0].fix.is_some());
         }
     }
@@ -309,37 +259,24 @@ mod tests {
     /// What can be done without is less, says what happens instead, and keeps nothing from working.
     #[test]
     fn what_can_be_missed_is_less() {
-        let cases: [Case; 6] = [
-            ("cpu.weight of cgroups", |facts| {
-                facts.cgroup_weights = false
-            }),
+        let cases: [Case; 7] = [
+            ("cpu.weight of cgroups", |facts| facts.cgroup_weights = false),
             ("rights", |facts| facts.root = false),
             ("daemon", |facts| facts.daemon = None),
             ("displays", |facts| facts.displays.clear()),
             ("display", |facts| {
-                facts.displays[0].1 = DisplayFact::Refused("no cookie".to_owned())
+                facts.displays[0].1 = DisplayFact::NotStarted("denied".to_owned());
             }),
-            ("display", |facts| {
-                facts.displays[0].1 = DisplayFact::Watched {
-                    missing: vec!["record".to_owned()],
-                }
-            }),
+            ("display", |facts| facts.displays[0].1 = DisplayFact::Refused("no cookie".to_owned())),
+            ("display", |facts| facts.displays[0].1 = DisplayFact::Watched { missing: vec!["record".to_owned()] }),
         ];
         for (topic, spoil) in cases {
             let mut facts = all_is_well();
             spoil(&mut facts);
             assert_eq!(verdict(&facts, topic), Verdict::Less, "{topic}");
             let findings = judge(&facts);
-            assert!(
-                findings
-                    .iter()
-                    .all(|finding| finding.verdict != Verdict::Bad),
-                "{topic}"
-            );
-            let less = findings
-                .iter()
-                .find(|finding| finding.verdict == Verdict::Less)
-                .unwrap();
+            assert!(findings.iter().all(|finding| finding.verdict != Verdict::Bad), "{topic}");
+            let less = findings.iter().find(|finding| finding.verdict == Verdict::Less).unwrap();
             assert!(less.instead.is_some() && less.fix.is_some());
         }
     }
@@ -347,26 +284,17 @@ mod tests {
     /// Our own scheduler being loaded is as it should be.
     #[test]
     fn our_own_scheduler_is_no_other() {
-        let facts = Facts {
-            loaded: Some("limelight".to_owned()),
-            ..all_is_well()
-        };
+        let facts = Facts { loaded: Some("limelight".to_owned()), ..all_is_well() };
         assert_eq!(verdict(&facts, "loaded scheduler"), Verdict::Good);
     }
 
     /// Versions are compared as numbers.
     #[test]
     fn six_twelve_is_newer_than_six_nine() {
-        for (release, expected) in [
-            ("6.9.1", Verdict::Bad),
-            ("6.12", Verdict::Good),
-            ("6.18.15-1", Verdict::Good),
-            ("", Verdict::Bad),
-        ] {
-            let facts = Facts {
-                kernel: release.to_owned(),
-                ..all_is_well()
-            };
+        for (release, expected) in
+            [("6.9.1", Verdict::Bad), ("6.12", Verdict::Good), ("6.18.15-1", Verdict::Good), ("", Verdict::Bad)]
+        {
+            let facts = Facts { kernel: release.to_owned(), ..all_is_well() };
             assert_eq!(verdict(&facts, "kernel"), expected, "{release}");
         }
     }
