@@ -1,9 +1,11 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 # What ./test, ./demo and the scripts share: words for the person who waits, and failures that name the thing, the reason and the fix.
 # Sourced by bash; `top` is the repository, `program` the name in front of messages.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=${program:-$(basename "$0")}
+# shellcheck disable=SC2034  # used by those who source this
 cache=${LIMELIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/limelight}
 
 say() {
