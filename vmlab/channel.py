@@ -96,7 +96,7 @@ class Channel:
             self._socket.settimeout(120.0)
             self._socket.sendall(HEADER.pack(len(data) + 1, ord(kind)) + data)
         except OSError as error:
-            raise LabError("lost the guest", f"its agent's port is closed ({error})", "see the console below") from error
+            raise LabError("lost the guest", f"its agent's port is closed ({error})", "see what the console said") from error
 
     def _receive(self, deadline: float | None, what: str) -> tuple[str, bytes]:
         head = self._exactly(HEADER.size, deadline, what)
@@ -112,12 +112,12 @@ class Channel:
                 piece = self._socket.recv(1 << 20)
             except TimeoutError:
                 if not self._alive():
-                    raise LabError(what, "the virtual machine ended", "see the console below") from None
+                    raise LabError(what, "the virtual machine ended", "see what the console said") from None
                 continue
             except OSError as error:
-                raise LabError(what, f"the agent's port broke ({error})", "see the console below") from error
+                raise LabError(what, f"the agent's port broke ({error})", "see what the console said") from error
             if not piece:
-                raise LabError(what, "the virtual machine ended", "see the console below")
+                raise LabError(what, "the virtual machine ended", "see what the console said")
             self._buffer += piece
         taken = bytes(self._buffer[:count])
         del self._buffer[:count]

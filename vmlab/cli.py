@@ -104,6 +104,8 @@ def _exec(arguments: argparse.Namespace) -> int:
         if result.timed_out:
             cache.say(f"the command was stopped after {arguments.timeout:.0f} s of the guest's time (--timeout)")
         _bring_back(guest, arguments.out, say)
+        if not guest.scheduler_alive():
+            cache.say(f"{arguments.sched} is no longer in charge; its log:\n{guest.run('tail -n 20 /run/lab/scheduler.log').stdout}")
         say(f"status {result.status} after {result.virtual_s:.2f} s of the guest's time")
     for line in guest.faults:
         cache.say(f"kernel: {line}")

@@ -16,7 +16,7 @@ SIGNS = (
         ("Temporary failure resolving", "Could not resolve", "Could not connect", "Network is unreachable", "Connection timed out",
          "Connection refused", "Failed to fetch", "failed to download", "Unable to connect"),
         "a download failed: the network or the mirror does not answer",
-        "check the network and run the same command again; what is already there is kept",
+        "check the network and run the same command again; the parts that are finished are kept",
     ),
     (("No space left on device", "Could not write", "not enough free space", "Could not allocate block"),
      "the disk is full", "free some space, or point LIMELIGHT_CACHE at another disk"),

@@ -36,7 +36,6 @@ import contextlib
 import shlex
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,7 +207,7 @@ def boot(options: Options, progress: Callable[[str], None] | None = None) -> Ite
     """Boots a machine, prepares it as `options` say, and takes it down at the end of the block."""
     say = progress or (lambda _text: None)
     parts = payload.prepare(options, say)
-    directory = Path(tempfile.mkdtemp(prefix="limelight-lab-"))
+    directory = qemu.run_directory()
     previous = signal.signal(signal.SIGTERM, _terminate)
     vm = None
     try:

@@ -13,13 +13,14 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmlab import cache, host, packages
-from vmlab.errors import LabError
+from vmlab import cache, host, outcome, packages
+from vmlab.errors import KernelFault, LabError
 
 if TYPE_CHECKING:
     from vmlab.machine import Options
@@ -32,6 +33,7 @@ LEFT_OUT_UNITS = (
     "systemd-update-done.service", "systemd-firstboot.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
 )
 """Units of no use in a guest that lives for minutes, and slow where every instruction is emulated."""
+RUN_PREFIX = "limelight-lab-"
 OLDEST = (8, 1)
 RECIPE = "1"
 ICOUNT_SHIFT = 1
@@ -101,6 +103,15 @@ def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> li
     return [*result, "-chardev", "stdio,id=tty,signal=off" if options.tty else "null,id=tty", "-device", "virtconsole,chardev=tty"]
 
 
+def run_directory() -> Path:
+    """A new directory for the files of one run. Those of runs that were killed are removed."""
+    base = Path(tempfile.gettempdir())
+    for left in base.glob(f"{RUN_PREFIX}*-*"):
+        if not Path("/proc", left.name.removeprefix(RUN_PREFIX).split("-")[0]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{RUN_PREFIX}{os.getpid()}-"))
+
+
 @dataclass
 class Process:
     """A running QEMU."""
@@ -159,13 +170,19 @@ class Process:
 
     def explain(self, error: LabError) -> LabError:
         """The same error, with what the guest's console and QEMU said."""
+        if type(error) is not LabError:
+            return error
+        console = self.directory / "console"
+        hits = outcome.faults_in(console.read_text(errors="replace")) if console.exists() else []
+        if hits:
+            return KernelFault(hits)
         said = []
         for name in ("console", "qemu"):
             path = self.directory / name
             lines = path.read_text(errors="replace").splitlines()[-25:] if path.exists() else []
             if lines:
                 said.append(f"the {name} said:\n    " + "\n    ".join(line[:300] for line in lines))
-        return type(error)(error.what, "\n  ".join([error.why, *said]), error.fix) if said and type(error) is LabError else error
+        return LabError(error.what, "\n  ".join([error.why, *said]), error.fix)
 
     def _connect(self, name: str, limit_s: float) -> socket.socket:
         deadline = time.monotonic() + limit_s
@@ -219,7 +236,8 @@ class Process:
 
 def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None = None) -> Process:
     """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
-    command = [*parts.qemu, *arguments(options, parts, disk, directory), *(["-incoming", f"file:{state}"] if state else [])]
+    # It must not outlive this program, however that ends.
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory), *(["-incoming", f"file:{state}"] if state else [])]
     log = (directory / "qemu").open("w")
     # The changes to the root disk go to a file in TMPDIR: beside the run's other files, so that they go with them.
     env = {**os.environ, "TMPDIR": str(directory)}

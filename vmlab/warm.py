@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +53,7 @@ def bring_up(options: Options, channel: Channel) -> None:
 def _build(options: Options, parts: Parts, size_mb: int, into: Path, say: Callable[[str], None]) -> None:
     say("booting a machine of this kind for the first time (half a minute or more)")
     _make_room(into.parent)
-    directory = Path(tempfile.mkdtemp(prefix="limelight-lab-"))
+    directory = qemu.run_directory()
     blank = directory / "blank"
     with blank.open("wb") as file:
         file.truncate(size_mb << 20)
