@@ -85,6 +85,7 @@ impl RunArgs {
             share_pct: self.share_pct,
             slice_min_ns: ns("--slice-min-ms", self.slice_min_ms)?,
             rescue_after_ns: ns("--rescue-after-ms", self.rescue_after_ms)?,
+            ..Settings::default()
         };
         settings.check().map_err(|reason| anyhow!(reason))?;
         Ok(settings)
@@ -146,6 +147,7 @@ mod tests {
             share_pct: 7,
             slice_min_ns: 250_000,
             rescue_after_ns: 300_000_000,
+            ..Settings::default()
         };
         assert_eq!(run(&flags).scheduler().unwrap(), expected);
         for about in PolicySettings::table() {

@@ -87,7 +87,7 @@ fn kernel(top: &Path) -> Facts {
     let read = |path: &str| fs::read_to_string(top.join(path)).ok().map(|text| text.trim().to_owned());
     let types = fs::read(top.join("sys/kernel/btf/vmlinux")).unwrap_or_default();
     // Types are listed by name: the name of a trace point's type is there exactly if the trace point is.
-    let described = |name: &str| contains(&types, format!("\0btf_trace_{name}\0").as_bytes());
+    let described = |name: &str| memchr::memmem::find(&types, format!("\0btf_trace_{name}\0").as_bytes()).is_some();
     let enabled = read("sys/kernel/sched_ext/state").is_some_and(|state| state != "disabled");
     Facts {
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_default(),
@@ -98,11 +98,6 @@ fn kernel(top: &Path) -> Facts {
         missing_trace_points: TRACE_POINTS.iter().copied().filter(|name| !described(name)).collect(),
         ..Facts::default()
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    // Types of a kernel are some megabytes: look for the first byte, then compare.
-    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn displays(root: bool) -> Vec<(String, DisplayFact)> {
