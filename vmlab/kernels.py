@@ -21,7 +21,7 @@ RECIPE = "2"
 """Change it when what is built from a package changes."""
 GUEST = Path(__file__).parent / "guest"
 """What runs in the guest before and beside the programs under test; `stage1` is the first process of all."""
-MODULES = ("virtio_blk", "ext4")
+MODULES = ("virtio_blk", "ext4", "overlay")
 """What the first stage needs to reach the root file system; their dependencies come along."""
 
 

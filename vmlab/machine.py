@@ -212,9 +212,9 @@ def boot(options: Options, progress: Callable[[str], None] | None = None) -> Ite
     vm = None
     try:
         disk = payload.build_disk(options, parts, directory)
-        state = warm.get(options, parts, disk, say) if options.init == "lab" else None
+        state = warm.get(options, parts, disk, say)
         vm = qemu.start(options, parts, disk, directory, state)
-        machine = _prepare(options, vm, state is not None, say)
+        machine = _prepare(options, vm, say)
         yield machine
         _finish(machine)
     finally:
@@ -229,15 +229,11 @@ def _terminate(_number, _frame) -> None:
     raise KeyboardInterrupt
 
 
-def _prepare(options: Options, vm: qemu.Process, warmed: bool, say: Callable[[str], None]) -> Machine:
+def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> Machine:
     """Gives a booted guest the disk of this run, and has its agent start the scheduler."""
     channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
     try:
-        if warmed:
-            vm.loaded(options.boot_timeout_s)
-        else:
-            warm.bring_up(options, channel)
-            vm.pause()
+        vm.loaded(options.boot_timeout_s)
         begin = {"op": "begin", "variation": options.variation}
         channel.post("C", begin)
         vm.resume()

@@ -30,7 +30,8 @@ MACHINE_ID = "11e11ab0" * 4
 """The guest's machine id: given, or systemd would treat every boot as the first."""
 LEFT_OUT_UNITS = (
     "serial-getty@ttyS0.service", "ldconfig.service", "e2scrub_reap.service", "systemd-hwdb-update.service", "systemd-journal-catalog-update.service",
-    "systemd-update-done.service", "systemd-firstboot.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
+    "systemd-update-done.service", "systemd-firstboot.service", "systemd-udev-trigger.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
+    "modprobe@configfs.service", "modprobe@fuse.service",
 )
 """Units of no use in a guest that lives for minutes, and slow where every instruction is emulated."""
 RUN_PREFIX = "limelight-lab-"
@@ -234,7 +235,7 @@ class Process:
                     return answer[wanted]
 
 
-def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None = None) -> Process:
+def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None) -> Process:
     """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
     # It must not outlive this program, however that ends.
     command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory), *(["-incoming", f"file:{state}"] if state else [])]

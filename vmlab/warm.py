@@ -35,7 +35,7 @@ def get(options: Options, parts: Parts, disk: Path, say: Callable[[str], None]) 
     # The places of this run's own files change from run to run and do not matter.
     words = qemu.arguments(options, parts, Path("disk"), Path("directory"))
     desk = (options.display, options.screen) if options.desktop else ()
-    name = "-".join(["warm", options.kernel, f"{options.cpus}cpu", f"{options.memory_mb}M", "fast" if options.fast else "icount", *desk, f"{size_mb}M"])
+    name = "-".join(["warm", options.kernel, f"{options.cpus}cpu", f"{options.memory_mb}M", "fast" if options.fast else "icount", options.init, *desk, f"{size_mb}M"])
     home = cache.item(
         name, cache.key(*parts.qemu, *words, *desk), lambda into: _build(options, parts, size_mb, into, say), needs_mb=NEEDS_MB
     )
@@ -57,7 +57,7 @@ def _build(options: Options, parts: Parts, size_mb: int, into: Path, say: Callab
     blank = directory / "blank"
     with blank.open("wb") as file:
         file.truncate(size_mb << 20)
-    vm = qemu.start(options, parts, blank, directory)
+    vm = qemu.start(options, parts, blank, directory, None)
     try:
         channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
         bring_up(options, channel)
