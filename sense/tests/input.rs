@@ -112,6 +112,7 @@ fn sent_events_are_not_input() {
     let window = painter.window(rectangle(0, 0, 400, 400));
     let select = ChangeWindowAttributesAux::new().event_mask(CoreMask::KEY_PRESS);
     painter.conn.change_window_attributes(window, &select).unwrap();
+    painter.sync();
     let mut watcher = Watcher::start(&server.name());
     let event = KeyPressEvent {
         response_type: KEY_PRESS_EVENT,
