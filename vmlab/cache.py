@@ -48,8 +48,10 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
     finished = home / f"{name}-{inputs_key}"
     if finished.is_dir():
         return finished
-    with _explained(home):
+    try:
         home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(home, error) from error
     with _lock(home / f"{name}.lock", name), _explained(home):
         if finished.is_dir():
             return finished
@@ -62,7 +64,8 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
         build(unfinished)
         unfinished.rename(finished)
         for old in home.glob(f"{name}-*"):
-            if old != finished:
+            # A key has no hyphen: what follows one belongs to an item whose name begins alike.
+            if old.is_dir() and old != finished and "-" not in old.name.removeprefix(f"{name}-"):
                 shutil.rmtree(old)
     return finished
 
@@ -85,11 +88,15 @@ def _explained(where: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
-        raise LabError(
-            f"cannot write to the cache {where}",
-            error.strerror or str(error),
-            "free some space, or point LIMELIGHT_CACHE at a directory that can be written",
-        ) from error
+        raise _unwritable(where, error) from error
+
+
+def _unwritable(where: Path, error: OSError) -> LabError:
+    return LabError(
+        f"cannot write to the cache {where}",
+        error.strerror or str(error),
+        "free some space, or point LIMELIGHT_CACHE at a directory that can be written",
+    )
 
 
 @contextlib.contextmanager

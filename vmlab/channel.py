@@ -78,7 +78,10 @@ class Channel:
             if kind == "D":
                 packed.write(data)
             elif kind == "X":
+                reply = json.loads(data)
                 break
+        if "error" in reply:
+            raise LabError(reply["error"], reply["reason"], reply["fix"])
         packed.seek(0)
         with tarfile.open(fileobj=packed, mode="r") as archive:
             # "data" refuses links and names that lead out of the destination.

@@ -9,11 +9,10 @@ FAULT = re.compile(
     r"\bBUG:|\bkernel BUG at|Kernel panic|\bWARNING:|\bOops\b|Call Trace:|\bKASAN\b|"
     r"rcu:.*\bstall|self-detected stall|soft lockup|hard LOCKUP|blocked for more than|"
     r"sched_ext:.*\berror\b|sched_ext:.*\bdisabled \((?:runtime error|scx_bpf_error|runnable task stall)|general protection fault|Unable to handle kernel",
-    re.IGNORECASE,
 )
 """Lines that fail a run. `disabled (unregistered ...)` and `disabled (disabled by sysrq-S)` are orderly ends of a sched_ext scheduler."""
 
-HARMLESS = re.compile(r"WARNING: (?:Spectre|Unprivileged|You are running an unsafe)", re.IGNORECASE)
+HARMLESS = re.compile(r"WARNING: (?:Spectre|Unprivileged|You are running an unsafe)")
 """Advice the kernel words as a warning while it boots."""
 
 

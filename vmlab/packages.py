@@ -29,7 +29,8 @@ def mirror() -> str:
         site, _, rest = line.partition(" ")
         if rest == "Debian Debian":
             return site
-    raise LabError("no Debian mirror to take packages from", "this machine's apt lists none", "add Debian's main archive to its apt sources and run apt-get update")
+    fix = "add Debian's main archive to its apt sources and run apt-get update"
+    raise LabError("no Debian mirror to take packages from", "this machine's apt lists none", fix)
 
 
 def options() -> list[str]:

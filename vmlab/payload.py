@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ def check(options: Options) -> None:
         raise UsageError(f"no kernel {options.kernel!r}", f"the laboratory has {', '.join(kernels.SERIES)}", f"./lab exec --kernel {kernels.DEFAULT}")
     if not 1 <= options.cpus <= 64:
         raise UsageError(f"no machine with {options.cpus} CPUs", "the laboratory makes 1 to 64", "./lab exec --cpus 4")
+    if not 256 <= options.memory_mb <= 65536:
+        raise UsageError(f"no machine with {options.memory_mb} MB of memory", "the laboratory makes 256 to 65536", "./lab exec --memory 2048")
+    if not re.fullmatch(r"[1-9]\d{2,3}x[1-9]\d{2,3}", options.screen):
+        raise UsageError(f"no screen of {options.screen!r}", "it is width x height, 100 to 9999 each", "./lab exec --screen 1280x720")
     if options.policy is not None and options.sched != "limelight":
         raise UsageError(f"no policy {options.policy!r} for {options.sched}", "only limelight has policies", "add --sched limelight")
     if options.sched == "limelight" and not (target_directory() / "limelight").exists():

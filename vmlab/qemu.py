@@ -152,12 +152,11 @@ class Process:
     def loaded(self, limit_s: float) -> None:
         """Waits until a state given to `start` is in the guest, which then stands still."""
         deadline = time.monotonic() + limit_s
-        while self._command("query-status").get("status") == "inmigrate":
-            if time.monotonic() > deadline:
-                raise LabError("the kept state of a booted guest does not load", "it took too long", "remove the cache's lab/warm-* and run the same command again")
+        while self._command("query-status").get("status") == "inmigrate" and time.monotonic() < deadline:
             time.sleep(0.01)
-        if not self.alive():
-            raise LabError("the kept state of a booted guest does not load", "QEMU ended", "remove the cache's lab/warm-* and run the same command again")
+        if not self.alive() or time.monotonic() >= deadline:
+            why = "it took too long" if self.alive() else "QEMU ended"
+            raise LabError("the kept state of a booted guest does not load", why, "remove the cache's lab/warm-* and run the same command again")
 
     def stop(self) -> None:
         """Ends it."""
@@ -238,7 +237,9 @@ class Process:
 def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None) -> Process:
     """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
     # It must not outlive this program, however that ends.
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory), *(["-incoming", f"file:{state}"] if state else [])]
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory)]
+    if state is not None:
+        command += ["-incoming", f"file:{state}"]
     log = (directory / "qemu").open("w")
     # The changes to the root disk go to a file in TMPDIR: beside the run's other files, so that they go with them.
     env = {**os.environ, "TMPDIR": str(directory)}

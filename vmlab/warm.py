@@ -35,7 +35,8 @@ def get(options: Options, parts: Parts, disk: Path, say: Callable[[str], None]) 
     # The places of this run's own files change from run to run and do not matter.
     words = qemu.arguments(options, parts, Path("disk"), Path("directory"))
     desk = (options.display, options.screen) if options.desktop else ()
-    name = "-".join(["warm", options.kernel, f"{options.cpus}cpu", f"{options.memory_mb}M", "fast" if options.fast else "icount", options.init, *desk, f"{size_mb}M"])
+    clock = "fast" if options.fast else "icount"
+    name = "-".join(["warm", options.kernel, f"{options.cpus}cpu", f"{options.memory_mb}M", clock, options.init, *desk, f"{size_mb}M"])
     home = cache.item(
         name, cache.key(*parts.qemu, *words, *desk), lambda into: _build(options, parts, size_mb, into, say), needs_mb=NEEDS_MB
     )

@@ -219,7 +219,8 @@ class Agent:
             if child.poll() is not None:
                 raise Failure(f"{name} ended before {what} (status {child.returncode})", f"its log:\n{log}", "./lab shell, then start it by hand")
             if time.monotonic() > deadline:
-                raise Failure(f"{name}: {what} did not happen within {limit_s:.0f} s of the guest's time", f"its log:\n{log}", "./lab shell, then start it by hand")
+                late = f"{name}: {what} did not happen within {limit_s:.0f} s of the guest's time"
+                raise Failure(late, f"its log:\n{log}", "./lab shell, then start it by hand")
             time.sleep(0.05)
 
     def hello(self, _request):
