@@ -7,6 +7,9 @@
 //! cookie, equal to the one in the server's own file, is the proof. A server started without cookies lets everybody in
 //! anyway; the first process that names it decides.
 //!
+//! Compositors that start Xwayland when somebody connects listen on its socket themselves: there `server_pid` is the
+//! compositor's, and looking for the display starts its Xwayland.
+//!
 //! [`DisplayFinder::find`] opens files in people's homes, so it can be slow where those are on a network: call it on a
 //! thread of its own.
 
