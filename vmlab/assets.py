@@ -20,7 +20,7 @@ from vmlab.machine import Options, boot
 #: The films: ffmpeg's own test picture, 25 frames a second, a minute of it. The sizes are chosen so that player and X server need
 #: about 40 % and 60-80 % of the laboratory's CPU (500 MIPS).
 FILMS = {
-    "film-small.avi": "testsrc2=size=480x272:rate=25:duration=60",
+    "film-small.avi": "testsrc2=size=576x324:rate=25:duration=60",
     "film-large.avi": "testsrc2=size=640x360:rate=25:duration=60",
 }
 #: -bitexact and one thread: the same ffmpeg writes the same bytes.

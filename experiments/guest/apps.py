@@ -17,9 +17,9 @@ import desk
 ASSETS = Path("/root/in/assets")
 #: The rate of every film here, in frames per second.
 FILM_FPS = 25
-#: Window geometry per film: the small one is shown at its own size, the large one zoomed 2:1 in area, as in HuC §3.1.
-FILM_GEOMETRY = {"small": "480x272", "large": "720x408"}
-#: Seconds an application runs before it is measured: three rating periods, and a film's first key frames.
+#: Window geometry per film: the small one is shown at its own size, the large one is zoomed, as in HuC §3.1.
+FILM_GEOMETRY = {"small": "576x324", "large": "800x450"}
+#: Seconds an application runs before it is measured, once it is there: three rating periods.
 WARM_UP_S = 3.0
 
 
@@ -70,6 +70,7 @@ def film(size: str = "small", title: str = "film", position: str = "+20+20") -> 
         "--load-scripts=no", "--cursor-autohide=no", "--stop-screensaver=no", f"--title={title}",
         f"--geometry={FILM_GEOMETRY[size]}{position}", "--vd-lavc-threads=1", str(copy),
     )
+    desk.wait_until(lambda: desk.person("watch", title, "--seconds", "1")["intervals_ns"], f"the first frame of {source.name}")
     return Application(title, group, title)
 
 
@@ -80,6 +81,7 @@ def editor(which: str) -> Application:
     group.start("xterm", "-T", which, "-geometry", "80x24+40+40", "-e", *commands[which])
     activity = ("type", "--before", "i") if which == "vim" else ("type",)
     desk.wait_until(lambda: desk.processes(which), f"{which} in its terminal")
+    desk.wait_until(group.at_rest, f"{which} at rest")
     return Application(which, group, which, activity)
 
 

@@ -51,11 +51,14 @@ def become_instrument() -> None:
 
 
 def equal_sessions() -> None:
-    """Switches the kernel's autogroups off, so that every process competes with every other, as in the papers and in the figures
-    this is compared with. With autogroups a film started from another terminal than the load would have half the CPU."""
-    path = Path("/proc/sys/kernel/sched_autogroup_enabled")
-    if path.exists():
-        path.write_text("0")
+    """Has every process compete with every other, as in the papers and in the figures this is compared with: no autogroups (with
+    them a film started from another terminal than the load would have half the CPU), and no CPU controller, so that the groups
+    made here count CPU time and nothing more. A Debian desktop has no CPU controller in a login session either."""
+    autogroup = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    if autogroup.exists():
+        autogroup.write_text("0")
+    if "cpu" in read(CGROUP_ROOT / "cgroup.subtree_control").split():
+        (CGROUP_ROOT / "cgroup.subtree_control").write_text("-cpu")
 
 
 class Group:
@@ -105,6 +108,12 @@ class Group:
                 return int(line.split()[1]) / 1e6
         raise MeasureError(f"no CPU time in {self.path}/cpu.stat")
 
+    def at_rest(self) -> bool:
+        """Whether the programs of the group have used less than 2 % of a CPU for half a second: they have started."""
+        before = self.cpu_s()
+        time.sleep(0.5)
+        return self.cpu_s() - before < 0.01
+
     def pids(self) -> list[int]:
         """The processes in the group now."""
         return [int(pid) for pid in read(self.path / "cgroup.procs").split()]
@@ -151,6 +160,14 @@ def x_server() -> int:
         if found:
             return found[0]
     raise MeasureError("no X server is running: the experiment needs desktop = true")
+
+
+def desktop_at_rest() -> None:
+    """Waits until the window manager has nothing to do: a window that opens while it starts is lost to it."""
+    managers = processes("openbox")
+    used = -1.0
+    while managers and used != (used := process_cpu_s(managers[0])):
+        time.sleep(0.3)
 
 
 def wait_until(question, what: str, timeout_s: float = START_S):
@@ -262,6 +279,7 @@ def run(measure) -> None:
     try:
         become_instrument()
         equal_sessions()
+        desktop_at_rest()
         write_result(*measure(point()))
     except MeasureError as error:
         raise SystemExit(f"measure: {error}") from None
