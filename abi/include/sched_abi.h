@@ -28,18 +28,13 @@ enum ll_class {
 	LL_NR_CLASSES = 4,
 };
 
-/* Which paper's rules are in force (--policy). */
-enum ll_policy {
-	LL_POLICY_HUC = 0,	/* HuC's strict hierarchy of classes (section 5.1) */
-	LL_POLICY_UNIFIED = 1,	/* the same, with a guaranteed share for the lower classes (section 5.2) */
-};
-
 /* Flags of a process rating. */
 enum ll_rating_flags {
 	LL_RATING_HUB = 1u << 0,	/* ratings do not travel through it: display server, message bus, ... */
-	LL_RATING_INHERITED = 1u << 1,	/* given by fork: set in BPF, cleared by the daemon's next pass */
-	LL_RATING_LENT = 1u << 2,	/* given at a wake-up by a HUCIN process: set in BPF, likewise */
+	LL_RATING_INHERITED = 1u << 1,	/* given by fork, by BPF: the daemon's next pass learns of it */
+	LL_RATING_LENT = 1u << 2,	/* given by BPF at a wake-up by a HUCIN process: likewise */
 	LL_RATING_SELF = 1u << 3,	/* the daemon: runs in class KTHREAD, so that it can always act */
+	LL_RATING_GIVEN = 1u << 4,	/* inherited or lent, and nothing has been seen of its own since */
 };
 
 enum ll_limits {
@@ -59,7 +54,7 @@ struct ll_rating {
 	u32 slice_pm;		/* share of the full slice its rating earns, in 1..1000 */
 	u32 flags;		/* enum ll_rating_flags */
 	u32 from_tgid;		/* who gave an inherited or lent rating; 0 where none did */
-	u32 pad;
+	u32 weight_pm;		/* share of a full weight inside the class, in 1..1000: a crowd that serves one client shares it */
 	u64 start_ns;		/* start time of the process (CLOCK_BOOTTIME): tells a recycled pid apart */
 };
 

@@ -4,15 +4,16 @@
 //! Anybody may ask; whom they see depends on the kernel's word for who they are (`SO_PEERCRED`).
 
 use std::fs::{self, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::sockopt::{PeerCredentials, SndBufForce};
+use nix::sys::socket::{getsockopt, setsockopt};
 
 use crate::view::{Request, Response};
 
@@ -23,17 +24,28 @@ pub const SOCKET: &str = "/run/limelight/control.sock";
 pub const RUN_DIR: &str = "/run/limelight";
 
 /// A request is a short line; whoever sends more is cut off.
-const MAX_REQUEST_BYTES: u64 = 4096;
+const MAX_REQUEST_BYTES: usize = 4096;
 
-/// How long one client may keep the daemon waiting.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How many may ask at once, and for how long each may take to say what.
+const MAX_CLIENTS: usize = 32;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Room for the longest answer, so that writing it never waits for whoever asked.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long `limelight status` waits for a daemon that may be starved.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The listening end.
+/// The listening end, and those who have not yet said what they want.
 pub struct Control {
     listener: UnixListener,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+    since: Instant,
 }
 
 impl Control {
@@ -52,38 +64,62 @@ impl Control {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        Ok(Self { listener })
+        Ok(Self { listener, clients: Vec::new() })
     }
 
-    /// Answer everybody who waits. `answer` gets the request and the caller's uid.
-    pub fn serve(&self, mut answer: impl FnMut(Request, u32) -> Response) {
+    /// What to poll.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.listener.as_fd()).chain(self.clients.iter().map(|client| client.stream.as_fd()))
+    }
+
+    /// Answer everybody whose request is complete. Never waits. `answer` gets the request and the caller's uid.
+    pub fn serve(&mut self, mut answer: impl FnMut(&Request, u32) -> Response) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // A client that went away or stalls is its own problem.
-            let _ = serve_one(&stream, &mut answer);
+            if self.clients.len() < MAX_CLIENTS && stream.set_nonblocking(true).is_ok() {
+                self.clients.push(Client { stream, line: Vec::new(), since: Instant::now() });
+            }
+        }
+        self.clients.retain_mut(|client| match client.read_line() {
+            Ok(true) => {
+                // A client that went away meanwhile is its own problem.
+                let _ = client.reply(&mut answer);
+                false
+            }
+            Ok(false) => client.since.elapsed() < PATIENCE,
+            Err(_) => false,
+        });
+    }
+}
+
+impl Client {
+    /// Read what is there; is the line complete?
+    fn read_line(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; MAX_REQUEST_BYTES];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.line.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if self.line.contains(&b'\n') || self.line.len() > MAX_REQUEST_BYTES {
+                return Ok(true);
+            }
         }
     }
-}
 
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    fn reply(&mut self, answer: &mut impl FnMut(&Request, u32) -> Response) -> io::Result<()> {
+        let caller = getsockopt(&self.stream, PeerCredentials)?.uid();
+        let response = match serde_json::from_slice(&self.line) {
+            Ok(request) => answer(&request, caller),
+            Err(error) => Response::Error(format!("not a request: {error}")),
+        };
+        let mut text = serde_json::to_vec(&response)?;
+        text.push(b'\n');
+        // Needs root, which the daemon is; without it a very long answer is cut off.
+        let _ = setsockopt(&self.stream, SndBufForce, &ANSWER_BYTES);
+        self.stream.write_all(&text)
     }
-}
-
-fn serve_one(mut stream: &UnixStream, answer: &mut impl FnMut(Request, u32) -> Response) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let caller = getsockopt(&stream, PeerCredentials)?.uid();
-    let mut line = String::new();
-    BufReader::new(stream.take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
-    let response = match serde_json::from_str(&line) {
-        Ok(request) => answer(request, caller),
-        Err(error) => Response::Error(format!("not a request: {error}")),
-    };
-    let mut text = serde_json::to_vec(&response)?;
-    text.push(b'\n');
-    stream.write_all(&text)
 }
 
 /// Ask the daemon at `path`: its answer, as JSON.
@@ -118,7 +154,7 @@ mod tests {
     fn request_and_answer() {
         let folder = std::env::temp_dir().join(format!("limelight-control-{}", std::process::id()));
         let path = folder.join("control.sock");
-        let control = Control::bind(&path).unwrap();
+        let mut control = Control::bind(&path).unwrap();
         let server = std::thread::spawn(move || {
             for _ in 0..400 {
                 control.serve(|request, uid| Response::Error(format!("{request:?} by {uid}")));

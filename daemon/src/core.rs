@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use limelight_abi::sched::{
-    LL_RATING_HUB, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, STATS, ll_rating,
+    LL_RATING_GIVEN, LL_RATING_HUB, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, STATS, ll_rating,
 };
 use limelight_policy::hubs::role_of;
 use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
@@ -120,7 +120,7 @@ impl<'obj> Core<'obj> {
 
     fn adopt(&mut self, pid: u32, flags: u32) -> Result<()> {
         self.own.insert(pid);
-        let rating = ll_rating { in_milli: HELPER_MILLI, slice_pm: 1000, flags, ..ll_rating::default() };
+        let rating = ll_rating { in_milli: HELPER_MILLI, slice_pm: 1000, weight_pm: 1000, flags, ..ll_rating::default() };
         self.scheduler.set_rating(pid, &rating)?;
         self.scheduler.publish(self.tracking, Some(pid))
     }
@@ -156,7 +156,7 @@ impl<'obj> Core<'obj> {
         self.passes += 1;
         self.learn_from_scheduler()?;
         let edges = self.take_edges()?;
-        self.learn_roles(&edges);
+        self.learn_roles(&edges)?;
         let now = self.now_ns();
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
         actions.extend(step(&mut self.state, Event::Tick, now));
@@ -178,14 +178,16 @@ impl<'obj> Core<'obj> {
             self.told.remove(&pid);
             self.cpu.remove(&pid);
             self.roles.remove(&pid);
-            step(&mut self.state, Event::Exit { pid: pid.into() }, now);
+            let actions = step(&mut self.state, Event::Exit { pid: pid.into() }, now);
+            self.carry_out(&actions, None)?;
         }
         for (pid, rating) in held {
             let Some(kind) = given_kind(&rating) else { continue };
-            // An entry that says the same until the next pass overwrites it is reported once: by then it is told.
             let (in_milli, out_milli) = (rating.in_milli, rating.out_milli);
             self.told.insert(pid, Rating { in_milli, out_milli, slice_pm: rating.slice_pm, hub: false, from: Some(rating.from_tgid) });
-            step(&mut self.state, Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli }, now);
+            let given = Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli };
+            let actions = step(&mut self.state, given, now);
+            self.carry_out(&actions, None)?;
         }
         Ok(())
     }
@@ -198,7 +200,7 @@ impl<'obj> Core<'obj> {
             .collect())
     }
 
-    fn learn_roles(&mut self, edges: &[Edge]) {
+    fn learn_roles(&mut self, edges: &[Edge]) -> Result<()> {
         let now = self.now_ns();
         let seen: BTreeSet<u32> =
             edges.iter().flat_map(|edge| [edge.from.tgid, edge.to.tgid]).chain(self.told.keys().copied()).collect();
@@ -210,10 +212,12 @@ impl<'obj> Core<'obj> {
             }
             let role = procfs::executable(pid).or_else(|| procfs::name(pid)).and_then(|name| role_of(&name));
             if role.is_some() || known_since.is_some() {
-                step(&mut self.state, Event::Hub { pid: pid.into(), role }, now);
+                let actions = step(&mut self.state, Event::Hub { pid: pid.into(), role }, now);
+                self.carry_out(&actions, None)?;
             }
             self.roles.insert(pid, self.passes);
         }
+        Ok(())
     }
 
     fn carry_out(&mut self, actions: &[Action], at_once: Option<u32>) -> Result<()> {
@@ -335,7 +339,8 @@ fn entry(rating: &Rating) -> ll_rating {
         in_milli: rating.in_milli,
         out_milli: rating.out_milli,
         slice_pm: rating.slice_pm,
-        flags: if rating.hub { LL_RATING_HUB } else { 0 },
+        weight_pm: 1000,
+        flags: if rating.hub { LL_RATING_HUB } else { 0 } | if rating.from.is_some() { LL_RATING_GIVEN } else { 0 },
         from_tgid: rating.from.unwrap_or(0),
         ..ll_rating::default()
     }

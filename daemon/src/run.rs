@@ -48,8 +48,8 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("limelight run needs root: it loads a scheduler into the kernel. Try: sudo limelight run");
     }
     let signals = block_signals()?;
-    let control = Control::bind(Path::new(SOCKET))?;
-    let result = serve(options, &signals, &control);
+    let mut control = Control::bind(Path::new(SOCKET))?;
+    let result = serve(options, &signals, &mut control);
     // The socket is ours: leave nothing behind, however this ends.
     let _ = fs::remove_file(SOCKET);
     result
@@ -63,7 +63,7 @@ enum End {
     Ejected,
 }
 
-fn serve(options: &Options, signals: &SignalFd, control: &Control) -> Result<()> {
+fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result<()> {
     let mut memory = Memory::new(policy::State::new(options.policy.clone())?);
     let mut helpers = Helpers::default();
     let shared = Shared::default();
@@ -123,7 +123,7 @@ struct Session<'a, 'obj> {
 }
 
 impl Session<'_, '_> {
-    fn run(&mut self, signals: &SignalFd, control: &Control) -> Result<End> {
+    fn run(&mut self, signals: &SignalFd, control: &mut Control) -> Result<End> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         timer.set(Expiration::IntervalDelayed(TimeSpec::from_duration(Duration::from_millis(1)), TimeSpec::from_duration(PASS)), TimerSetTimeFlags::empty())?;
         for pid in self.helpers.pids().collect::<Vec<_>>() {
@@ -141,7 +141,7 @@ impl Session<'_, '_> {
                         timer.wait()?;
                         self.pass();
                     }
-                    Wake::Control => control.serve(|request, caller| self.answer(&request, caller)),
+                    Wake::Control => control.serve(|request, caller| self.answer(request, caller)),
                     Wake::Helper(display) => {
                         let (changes, events) = self.helpers.read(&display);
                         self.take(changes, events);
@@ -156,24 +156,20 @@ impl Session<'_, '_> {
 
     fn wait(&self, signals: &SignalFd, timer: &TimerFd, control: &Control) -> Result<Vec<Wake>> {
         let helpers: Vec<(&str, BorrowedFd<'_>)> = self.helpers.sockets().collect();
-        let sources = [signals.as_fd(), timer.as_fd(), control.as_fd()].into_iter().chain(helpers.iter().map(|(_, fd)| *fd));
+        let fixed = [signals.as_fd(), timer.as_fd()];
+        let sources = fixed.into_iter().chain(helpers.iter().map(|(_, fd)| *fd)).chain(control.sockets());
         let mut fds: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("cannot wait for events"),
         }
         let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
-        let mut wakes = Vec::new();
-        for (index, fd) in fds.iter().enumerate().filter(|(_, fd)| ready(fd)) {
-            let _ = fd;
-            wakes.push(match index {
-                0 => Wake::Signal,
-                1 => Wake::Pass,
-                2 => Wake::Control,
-                other => Wake::Helper(helpers[other - 3].0.to_owned()),
-            });
-        }
-        Ok(wakes)
+        let wake = |index: usize| match index {
+            0 => Wake::Signal,
+            1 => Wake::Pass,
+            other => helpers.get(other - 2).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
+        };
+        Ok(fds.iter().enumerate().filter(|(_, fd)| ready(fd)).map(|(index, _)| wake(index)).collect())
     }
 
     fn pass(&mut self) {

@@ -68,6 +68,12 @@ static void shift_active_weight(u64 id, u32 class, s32 delta)
 	}
 }
 
+/* What a task keeps of its cgroup: the root needs no look-up at every switch. */
+static u64 cgroup_id_of(struct cgroup *cgrp)
+{
+	return cgrp && cgrp->level > 0 ? cgrp->kn->id : 0;
+}
+
 static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
 {
 	if (tctx->counted_class != LL_NR_CLASSES)
@@ -155,7 +161,7 @@ static void move_between_cgroups(struct task_struct *p, struct task_ctx *tctx, s
 	bool was_counted = tctx->counted_class != LL_NR_CLASSES;
 
 	uncount_runnable(tctx);
-	tctx->cgroup_id = to->kn->id;
+	tctx->cgroup_id = cgroup_id_of(to);
 	if (was_counted)
 		count_runnable(p, tctx);
 }

@@ -50,10 +50,12 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return;
 	scale = cgroup_scale(tctx->cgroup_id, tctx->class, now);
-	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale);
+	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
 	account_share(cctx, tctx->class, ran_ns);
-	if (is_huc_class(tctx->class))
+	if (is_huc_class(tctx->class)) {
 		record_run(p, ran_ns);
+		spend_given(tctx, ran_ns);
+	}
 }
 
 s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -193,13 +195,18 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_of(tctx));
 }
 
-/* The slice of a class OTHER task that starts now: shorter, the more of them wait, and minimal while HuC tasks do. */
-static u64 other_slice(s32 cpu, struct cpu_ctx *cctx)
+/* The slice of a class OTHER task: shorter, the more of them wait. Good for a millisecond. */
+static u64 other_slice(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	u64 waiting = scx_bpf_dsq_nr_queued(shared_queue(llc_of(cpu), LL_CLASS_OTHER));
+	u64 waiting;
 
+	if (now - cctx->slice_at_ns < 1000000)
+		return cctx->other_slice_ns;
+	waiting = scx_bpf_dsq_nr_queued(shared_queue(llc_of(cpu), LL_CLASS_OTHER));
 	waiting = waiting * nr_llcs / nr_cpus + pinned_waiting(cctx, LL_CLASS_OTHER);
-	return ll_fair_slice(other_period_ns, waiting, other_slice_min_ns, other_slice_max_ns);
+	cctx->slice_at_ns = now;
+	cctx->other_slice_ns = ll_fair_slice(other_period_ns, waiting, other_slice_min_ns, other_slice_max_ns);
+	return cctx->other_slice_ns;
 }
 
 void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
@@ -225,7 +232,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 		cctx->slice_end_ns = 0;
 		return;
 	}
-	slice = other_slice(cpu, cctx);
+	slice = other_slice(cpu, cctx, now);
 	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
 		slice = share_is_due(cctx) ? slice_min_ns : 1000;
 	arm_slice_end(cpu, cctx, slice, now);
@@ -269,12 +276,13 @@ s32 BPF_STRUCT_OPS(ll_init_task, struct task_struct *p, struct scx_init_task_arg
 		return -ENOMEM;
 	tctx->class = LL_CLASS_OTHER;
 	tctx->vtime = class_vtime[LL_CLASS_OTHER];
+	tctx->weight_pm = 1000;
 	tctx->counted_class = LL_NR_CLASSES;
 	tctx->waiting_class = LL_NR_CLASSES;
 	tctx->waiting_cpu = LL_MAX_CPUS;
-	tctx->cgroup_id = args->cgroup ? args->cgroup->kn->id : 0;
+	tctx->cgroup_id = cgroup_id_of(args->cgroup);
 	if (args->fork)
-		inherit_rating(p);
+		inherit_rating(p, tctx);
 	return 0;
 }
 

@@ -34,12 +34,18 @@ u32 rating_epoch = 1;
  */
 u32 tracking;
 
-static u32 class_of_rating(const struct ll_rating *rating)
+/* Has a task used up what a given rating is good for? */
+static bool has_spent_given(const struct task_ctx *tctx, u32 flags)
+{
+	return given_budget_ns && (flags & LL_RATING_GIVEN) && tctx->given_ran_ns > given_budget_ns;
+}
+
+static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx *tctx)
 {
 	if (rating->flags & LL_RATING_SELF)
 		return LL_CLASS_KTHREAD;
 	if (rating->in_milli)
-		return LL_CLASS_HUCIN;
+		return has_spent_given(tctx, rating->flags) ? LL_CLASS_HUCOUT : LL_CLASS_HUCIN;
 	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
 }
 
@@ -67,12 +73,28 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 	rating = bpf_map_lookup_elem(&ratings, &tgid);
 	if (!rating) {
 		tctx->rating_flags = 0;
+		tctx->weight_pm = 1000;
 		enter_class(tctx, LL_CLASS_OTHER);
 		return;
 	}
 	tctx->rating_flags = rating->flags;
 	tctx->slice_pm = rating->slice_pm;
-	enter_class(tctx, class_of_rating(rating));
+	tctx->weight_pm = rating->weight_pm;
+	if (!(rating->flags & LL_RATING_GIVEN))
+		tctx->given_ran_ns = 0;
+	enter_class(tctx, class_of_rating(rating, tctx));
+}
+
+/* Count what @tctx ran on a given rating; once that is spent it looks its class up anew. */
+static void spend_given(struct task_ctx *tctx, u64 ran_ns)
+{
+	bool had = !has_spent_given(tctx, tctx->rating_flags);
+
+	if (!(tctx->rating_flags & LL_RATING_GIVEN))
+		return;
+	tctx->given_ran_ns += ran_ns;
+	if (had && has_spent_given(tctx, tctx->rating_flags))
+		tctx->rating_epoch = 0;
 }
 
 static void publish_ratings(void)
@@ -95,7 +117,7 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 		return false;
 	given = *from;
 	/* A hub may receive a rating; it stays a hub, so it passes none on. */
-	given.flags = how | (old ? old->flags & LL_RATING_HUB : 0);
+	given.flags = how | LL_RATING_GIVEN | (old ? old->flags & LL_RATING_HUB : 0);
 	given.from_tgid = from_tgid;
 	given.start_ns = to->group_leader->start_boottime;
 	if (bpf_map_update_elem(&ratings, &tgid, &given, BPF_ANY))
@@ -104,11 +126,17 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 	return true;
 }
 
-/* A HuC process forked @child: it starts with the ratings of its parent (section 4.3). */
-static void inherit_rating(struct task_struct *child)
+/*
+ * A HuC process forked @child: it starts with the ratings of its parent (section 4.3), and with what its parent has
+ * left of a given one, so that a tree of processes does not renew it with every fork.
+ */
+static void inherit_rating(struct task_struct *child, struct task_ctx *tctx)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_ctx *parent_ctx = task_ctx_of(parent);
 
+	if (parent_ctx)
+		tctx->given_ran_ns = parent_ctx->given_ran_ns;
 	if (tracking && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
 		count(LL_STAT_inherited);
 }

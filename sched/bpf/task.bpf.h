@@ -16,11 +16,13 @@ struct task_ctx {
 	u64 charged_at_ns;	/* running: until when `vtime` is charged */
 	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
 	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
-	u64 cgroup_id;
+	u64 cgroup_id;		/* 0 for the root cgroup, whose tasks' weights are not scaled */
 	u32 rating_epoch;	/* value of `rating_epoch` that the four below were looked up at */
 	u32 class;		/* enum ll_class */
 	u32 slice_pm;
+	u32 weight_pm;
 	u32 rating_flags;	/* enum ll_rating_flags */
+	u64 given_ran_ns;	/* CPU used on a rating that was only given; a child starts with its parent's */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
 	u32 counted_weight;
 	u32 waiting_class;	/* class under which it is counted in huc_waiting; LL_NR_CLASSES while it is not */
@@ -44,6 +46,9 @@ struct cpu_ctx {
 	u64 vtime;		/* virtual time of the running task when it started */
 	u64 running_since_ns;
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
+	u64 timer_at_ns;	/* when that timer fires next; 0 while it is not set */
+	u64 slice_at_ns;	/* when `other_slice_ns` was computed */
+	u64 other_slice_ns;
 	u64 no_huc_until_ns;	/* HuC tasks wait that may not run here: do not preempt for them before this */
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */

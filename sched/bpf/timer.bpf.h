@@ -6,6 +6,9 @@
 #ifndef LIMELIGHT_TIMER_H
 #define LIMELIGHT_TIMER_H
 
+/* A timer that fires this much before the end of a slice ends it: coming back would cost more. */
+enum { TIMER_EARLY_NS = 20000 };
+
 struct timer_slot {
 	struct bpf_timer timer;
 };
@@ -24,32 +27,49 @@ struct {
 	__type(value, struct timer_slot);
 } rescue_timer SEC(".maps");
 
-/* The slice of whoever runs on CPU *@key may be over. */
-static int slice_over(void *map, u32 *key, struct bpf_timer *timer)
+/* Let the timer of @cpu fire in @delay_ns. */
+static void set_slice_timer(s32 cpu, struct cpu_ctx *cctx, u64 delay_ns, u64 now)
+{
+	u32 key = cpu;
+	struct timer_slot *slot = bpf_map_lookup_elem(&slice_timers, &key);
+
+	cctx->timer_at_ns = now + delay_ns;
+	if (slot)
+		bpf_timer_start(&slot->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* The timer of CPU *@key fires: end the slice that is over, or come back when it will be. */
+static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
+	u64 now = bpf_ktime_get_ns(), end = cctx->slice_end_ns;
 
-	if (cctx->slice_end_ns && cctx->slice_end_ns <= bpf_ktime_get_ns() + 20000) {
-		cctx->slice_end_ns = 0;
-		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
+	cctx->timer_at_ns = 0;
+	if (!end)
+		return 0;
+	if (end > now + TIMER_EARLY_NS) {
+		set_slice_timer(*key, cctx, end - now, now);
+		return 0;
 	}
+	cctx->slice_end_ns = 0;
+	scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
 	return 0;
 }
 
-/* End the running task's slice in @slice_ns: by the tick where that is soon enough, else by this CPU's timer. */
+/*
+ * End the running task's slice in @slice_ns: by the tick where that is soon enough, else by this CPU's timer. A timer that
+ * fires before then is left alone and comes back by itself: most tasks sleep long before their slice is over, and
+ * setting a timer at every switch would cost more than the switch.
+ */
 static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 {
-	u32 key = cpu;
-	struct timer_slot *slot;
-
 	if (slice_ns >= tick_ns) {
 		cctx->slice_end_ns = 0;
 		return;
 	}
 	cctx->slice_end_ns = now + slice_ns;
-	slot = bpf_map_lookup_elem(&slice_timers, &key);
-	if (slot)
-		bpf_timer_start(&slot->timer, slice_ns, BPF_F_TIMER_CPU_PIN);
+	if (!cctx->timer_at_ns || cctx->timer_at_ns > cctx->slice_end_ns)
+		set_slice_timer(cpu, cctx, slice_ns, now);
 }
 
 /* Move every task of @queue that has waited longer than rescue_after_ns to @rescue. */
@@ -107,7 +127,7 @@ static s32 start_timers(void)
 		if (!slot)
 			return -ENOENT;
 		err = err ?: bpf_timer_init(&slot->timer, &slice_timers, CLOCK_MONOTONIC);
-		err = err ?: bpf_timer_set_callback(&slot->timer, slice_over);
+		err = err ?: bpf_timer_set_callback(&slot->timer, slice_timer_fires);
 	}
 	slot = bpf_map_lookup_elem(&rescue_timer, &zero);
 	if (!slot)

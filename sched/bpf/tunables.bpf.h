@@ -6,9 +6,6 @@
 #ifndef LIMELIGHT_TUNABLES_H
 #define LIMELIGHT_TUNABLES_H
 
-/* Which paper's rules are in force: enum ll_policy. */
-const volatile u32 policy = LL_POLICY_UNIFIED;
-
 /* CPUs and last-level caches of this machine, and which cache each CPU uses. */
 const volatile u32 nr_cpus = 1;
 const volatile u32 nr_llcs = 1;
@@ -16,6 +13,13 @@ const volatile u8 cpu_llc[LL_MAX_CPUS];
 
 /* Full slice of a HuC process: what the highest rated one of its class gets. */
 const volatile u64 huc_slice_ns = 20000000;
+
+/*
+ * A process whose HUCIN rating is only given, by fork or by a wake-up, is HUCIN for this much CPU and HUCOUT afterwards:
+ * what a program needs to start, or to answer one key, but not a whole compilation that a key press has started.
+ * 0 keeps it HUCIN, as in the paper.
+ */
+const volatile u64 given_budget_ns = 30000000;
 
 /* Everybody in class OTHER runs once in this period, as far as the two bounds below allow. */
 const volatile u64 other_period_ns = 20000000;

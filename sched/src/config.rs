@@ -35,6 +35,8 @@ pub struct Settings {
     pub share_pct: u32,
     /// The minimum slice: how long HuC processes wait at most when the guaranteed share is due.
     pub slice_min_ns: u64,
+    /// CPU for which a process that was only given its rating, by fork or by a wake-up, is HUCIN; HUCOUT afterwards. 0: no limit, as in the paper.
+    pub given_budget_ns: u64,
     /// A task that has waited this long is moved ahead of its class.
     pub rescue_after_ns: u64,
 }
@@ -46,6 +48,7 @@ impl Default for Settings {
             huc_slice_ns: 20_000_000,
             share_pct: 5,
             slice_min_ns: 500_000,
+            given_budget_ns: 30_000_000,
             rescue_after_ns: 600_000_000,
         }
     }
@@ -63,6 +66,15 @@ impl Settings {
         match self.policy {
             Policy::Huc => STRICT_SHARE_PM,
             Policy::Unified => self.share_pct * 12,
+        }
+    }
+
+    /// [`Self::given_budget_ns`] as the policy has it: the paper knows no such limit.
+    #[must_use]
+    pub fn effective_given_budget_ns(&self) -> u64 {
+        match self.policy {
+            Policy::Huc => 0,
+            Policy::Unified => self.given_budget_ns,
         }
     }
 

@@ -6,13 +6,13 @@ use std::mem::MaybeUninit;
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use limelight_abi::sched::{
-    LL_NR_STATS, LL_POLICY_HUC, LL_POLICY_UNIFIED, ll_edge, ll_proc_stats, ll_publish_args, ll_rating,
+    LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating,
 };
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
 use crate::bytes;
-use crate::config::{Policy, Settings};
+use crate::config::Settings;
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
 
 /// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
@@ -155,13 +155,10 @@ impl<'obj> Scheduler<'obj> {
 
 fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()> {
     let rodata = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
-    rodata.policy = match settings.policy {
-        Policy::Huc => LL_POLICY_HUC,
-        Policy::Unified => LL_POLICY_UNIFIED,
-    };
     rodata.huc_slice_ns = settings.huc_slice_ns;
     rodata.slice_min_ns = settings.slice_min_ns;
     rodata.rescue_after_ns = settings.rescue_after_ns;
+    rodata.given_budget_ns = settings.effective_given_budget_ns();
     rodata.share_pm = settings.share_pm();
     Ok(())
 }
