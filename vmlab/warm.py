@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vmlab.machine import Options
     from vmlab.payload import Parts
 
-KEPT = 12
+KEPT = 24
 """States kept at most; each is 150 to 400 MB. The one not used for longest goes first."""
 NEEDS_MB = 1500
 
