@@ -171,7 +171,8 @@ class Machine:
 
     def interactive(self) -> Result:
         """Runs a login shell on this terminal (needs `Options.tty`)."""
-        request = {"argv": ["bash", "-l"], "timeout_s": None, "env": {}, "user": "root", "cwd": "/root", "tty": True}
+        size = shutil.get_terminal_size()
+        request = {"argv": ["bash", "-l"], "timeout_s": None, "env": {}, "user": "root", "cwd": "/root", "tty": True, "size": [size.lines, size.columns]}
         return self._request(request, None, real_timeout_s=None)
 
     def _request(self, request: dict, sink: Sink | None, real_timeout_s: float | None = -1.0) -> Result:

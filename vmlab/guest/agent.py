@@ -193,6 +193,7 @@ class Agent:
             fcntl.ioctl(0, termios.TIOCSCTTY, 1)
 
         fd = os.open("/dev/hvc0", os.O_RDWR | os.O_NOCTTY)
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("4H", *request["size"], 0, 0))
         env, account = self.environment(request["user"], request["env"])
         child = subprocess.Popen(request["argv"], env=env, cwd=account.pw_dir, stdin=fd, stdout=fd, stderr=fd, start_new_session=True,
                                  preexec_fn=own_terminal)
