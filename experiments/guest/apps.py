@@ -18,7 +18,7 @@ ASSETS = Path("/root/in/assets")
 #: The rate of every film here, in frames per second.
 FILM_FPS = 25
 #: Window geometry per film: the small one is shown at its own size, the large one is zoomed, as in HuC §3.1.
-FILM_GEOMETRY = {"small": "576x324", "large": "800x450"}
+FILM_GEOMETRY = {"small": "576x324", "large": "704x396"}
 #: Seconds an application runs before it is measured, once it is there: three rating periods.
 WARM_UP_S = 3.0
 

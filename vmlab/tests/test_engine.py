@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The engine on a guest that is no machine: what it boots, what it keeps, what it does when a scheduler is ejected."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from vmlab import engine, results
+from vmlab.errors import KernelFault, LabError
+from vmlab.experiment import Column, Expectation, Experiment, Parameter
+from vmlab.machine import Result
+
+
+class Guest:
+    """Answers a measure with `answer(point)`; is ejected at the count `dies_at`."""
+
+    def __init__(self, options, log, answer, dies_at=None, faults=()):
+        self.options, self.log, self.answer, self.dies_at, self.faults = options, log, answer, dies_at, list(faults)
+        self.alive, self.point = True, {}
+
+    def put(self, source, destination):
+        self.log.append(f"put {Path(source).name} {destination}")
+
+    def run(self, command, timeout_s=None, env=None):
+        if "dmesg" in command:
+            return Result(0, "sched_ext: x disabled (runnable task stall)\n", "", 0.0)
+        self.point = json.loads(env["LIMELIGHT_POINT"])
+        self.log.append(f"measure {self.options.sched} {self.point['count']}")
+        self.alive = self.point["count"] != self.dies_at
+        return Result(*self.answer(self.point)[0], 1.0)
+
+    def get(self, source, destination):
+        path = Path(destination) / "result.json"
+        path.write_text(json.dumps(self.answer(self.point)[1]))
+        return [path]
+
+    def scheduler_alive(self):
+        return self.alive
+
+    def check_faults(self):
+        return self.faults
+
+
+def good(point):
+    values = [1.0, 2.0, float(point["count"])]
+    return (0, "", ""), {"metrics": {"m": point["count"]}, "series": {"s": {"unit": "ms", "source": "test", "values": values}}}
+
+
+def plan(boots=1, schedulers=(("limelight", ""),)):
+    one = Experiment(
+        "x", Path("/experiments/x"), "t", "c", (Column("m", "m"),), (Parameter("count", (0, 4, 10), (0,), "h"),),
+        (Expectation("m", "r", at_most=5.0),),
+    )
+    return engine.Plan(one, one.points(False, []), list(schedulers), [1], "7.2", boots, Path("/"))
+
+
+def run(a_plan, **guest):
+    log, kept = [], []
+
+    @contextlib.contextmanager
+    def boot(options):
+        log.append(f"boot {options.sched}")
+        yield Guest(options, log, **{"answer": good, **guest})
+
+    rows = engine.run(a_plan, boot, lambda text: None, kept.extend)
+    return rows, log, kept
+
+
+def test_all_points_share_one_boot():
+    """Three points cost one boot, and each becomes a row with its metrics and the figures of its distributions."""
+    rows, log, kept = run(plan())
+    assert [line for line in log if line.startswith(("boot", "measure"))] == ["boot limelight", "measure limelight 0", "measure limelight 4", "measure limelight 10"]
+    assert [row.metrics["m"] for row in rows] == [0, 4, 10]
+    assert rows[2].metrics["s.max"] == 10.0
+    assert kept == rows
+
+
+def test_ejected_scheduler_is_booted_again_and_told():
+    """After an ejection the next point gets a fresh machine; the row says why the scheduler went."""
+    rows, log, _ = run(plan(schedulers=(("scx_x", ""),)), dies_at=4)
+    assert log.count("boot scx_x") == 2
+    assert [bool(row.ejected) for row in rows] == [False, True, False]
+    assert "runnable task stall" in rows[1].ejected
+
+
+def test_boots_give_median_and_spread():
+    """Several boots: the median of each metric, least and greatest beside it, and the samples of all of them."""
+    values = iter([3, 0, 0, 1, 0, 0, 2, 0, 0])
+    rows, _, _ = run(plan(boots=3), answer=cached(lambda: next(values)))
+    assert rows[0].metrics["m"] == 2
+    assert rows[0].spread["m"] == (1, 3)
+    assert rows[0].series["s"]["count"] == 3
+
+
+def cached(draw):
+    """A new value for every measurement: the status is asked for first, the result after it."""
+    latest = {}
+
+    def answer(point):
+        if latest.pop("asked", None) is None:
+            latest.update(asked=True, value=draw())
+        return (0, "", ""), {"metrics": {"m": latest["value"]}, "series": {"s": {"unit": "ms", "source": "t", "values": [1.0]}}}
+
+    return answer
+
+
+def test_failed_measure_is_the_labs_failure():
+    """A measure that fails ends the run with its message: a figure that was not taken must not look like a miss, or a success."""
+    with pytest.raises(LabError) as caught:
+        run(plan(), answer=lambda point: ((1, "", "measure: no X server"), {}))
+    assert "no X server" in str(caught.value)
+    assert caught.value.status == 69
+
+
+def test_kernel_complaint_fails_the_run():
+    """A BUG in the kernel log under limelight fails the run although every figure was fine."""
+    with pytest.raises(KernelFault):
+        run(plan(), faults=["BUG: something"])
+
+
+def test_results_replace_rows_of_the_same_point(tmp_path):
+    """Measuring a point again replaces its row and leaves the others; what is read is what was written."""
+    rows, _, _ = run(plan())
+    kept = results.Results("x")
+    kept.put(rows, "./lab run x")
+    kept.put(run(plan())[0][:1], "./lab run x --set count=0")
+    kept.save(tmp_path / "x.json", [])
+    again = results.load(tmp_path / "x.json", "x")
+    assert len(again.rows) == 3
+    assert {row.key() for row in again.rows} == {row.key() for row in rows}
+    assert again.commands == ["./lab run x", "./lab run x --set count=0"]
+
+
+def test_table_shows_what_was_missed():
+    """The table has a line per row, and beside a miss the value and the bound."""
+    rows, _, _ = run(plan())
+    one = plan().experiment
+    kept = results.Results("x", rows)
+    text = results.table(one, rows, results.judge_rows(one, rows, kept))
+    assert len(text.splitlines()) == 4
+    assert "m = 10, at most 5" in text.splitlines()[3]

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Verdicts: that what must fail fails, and what could not be judged never passes."""
+
+from pathlib import Path
+
+from vmlab.experiment import Column, Expectation, Experiment
+from vmlab.judge import Row, judge
+
+
+def row(scheduler: str, count: int, ejected: str = "", cpus: int = 1, **metrics: float) -> Row:
+    load = "bursty" if count else "none"
+    return Row(scheduler, "", cpus, "7.2", {"count": count, "load": load}, metrics, {}, {}, 1, ejected)
+
+
+def verdicts(expectation: Expectation, rows: list[Row]):
+    one = Experiment("x", Path("."), "t", "c", (Column("m", "m"),), (), (expectation,))
+    return judge(one, rows, rows)
+
+
+def test_bounds_are_inclusive_and_can_fail():
+    """Exactly at the bound is kept, above it is a failure."""
+    expectation = Expectation("m", "r", at_most=1.0)
+    assert [v.failure for v in verdicts(expectation, [row("limelight", 4, m=1.0), row("limelight", 4, m=1.01)])] == [False, True]
+
+
+def test_ratio_to_the_unloaded_row_of_the_same_machine():
+    """`of = {count = 0}` compares with the same scheduler unloaded, on the same number of CPUs."""
+    expectation = Expectation("m", "r", at_most=1.2, times=True, of={"count": 0})
+    rows = [row("limelight", 0, m=1.0), row("limelight", 0, cpus=4, m=100.0), row("eevdf", 0, m=100.0), row("limelight", 4, m=1.3)]
+    assert [v.passed for v in verdicts(expectation, rows)] == [True, True, False]
+
+
+def test_ratio_to_another_scheduler():
+    """`of_scheduler` compares with the same point under another scheduler, whatever the policy is called."""
+    expectation = Expectation("m", "r", at_least=0.98, times=True, of_scheduler="eevdf")
+    assert [v.passed for v in verdicts(expectation, [row("eevdf", 4, m=10.0), row("limelight", 4, m=9.7)])] == [False]
+
+
+def test_what_cannot_be_judged_fails():
+    """Nothing measured, or nothing to compare with, is a failure of the run and says so."""
+    (missing,) = verdicts(Expectation("m", "r", at_most=1.0), [row("limelight", 4)])
+    (alone,) = verdicts(Expectation("m", "r", at_most=1.0, times=True, of={"count": 0}), [row("limelight", 4, m=0.1)])
+    assert (missing.passed, alone.passed) == (None, None)
+    assert missing.failure and alone.failure
+    assert "not measured" in alone.text
+
+
+def test_an_ejected_scheduler_fails_whatever_it_measured():
+    """After an ejection the kernel's scheduler was measured: its good figures do not count."""
+    (verdict,) = verdicts(Expectation("m", "r", at_most=1.0), [row("limelight", 4, ejected="stalled", m=0.1)])
+    assert verdict.failure and "stalled" in verdict.text
+
+
+def test_observations_on_others_fail_nothing():
+    """A bound on the kernel's scheduler tells whether the paper's observation is seen; missing it is no failure of ours."""
+    (verdict,) = verdicts(Expectation("m", "r", scheduler="eevdf", at_least=40.0), [row("eevdf", 10, m=1.0), row("limelight", 10, m=1.0)])
+    assert verdict.passed is False and not verdict.failure
