@@ -46,6 +46,7 @@ class Outcome:
     metrics: dict[str, float]
     series: dict[str, samples.Series]
     ejected: str = ""
+    virtual_s: float = 0.0
 
 
 @dataclass
@@ -114,7 +115,9 @@ def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
             (result.stderr or result.stdout).strip()[-3000:] or f"measure ended with status {result.status} and no word",
             "read the message of the program in the guest above; ./lab shell --desktop with the same options reproduces it",
         )
-    return read_outcome(text)
+    outcome = read_outcome(text)
+    outcome.virtual_s = result.virtual_s
+    return outcome
 
 
 def read_outcome(text: str) -> Outcome:
@@ -146,6 +149,7 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
                 shown = ", ".join(f"{name} {value}" for name, value in point.items())
                 say(f"{machine.sched}, {machine.cpus} CPU, boot {number + 1}, {len(waiting)} points left: {shown}")
                 outcomes[index] = _measure(guest, plan, point)
+                say(f"measured, {outcomes[index].virtual_s:.0f} s of the guest's time")
                 if not plan.experiment.ends_scheduler and not guest.scheduler_alive():
                     outcomes[index].ejected = _why_ejected(guest)
                 if outcomes[index].ejected or plan.experiment.fresh_boot_per_point:
