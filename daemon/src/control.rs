@@ -55,7 +55,10 @@ impl Control {
     /// Another daemon runs, or the folder cannot be made.
     pub fn bind(path: &Path) -> Result<Self> {
         if UnixStream::connect(path).is_ok() {
-            bail!("another limelight daemon is running (it answers at {}). Stop it first: systemctl stop limelight", path.display());
+            bail!(
+                "another limelight daemon is running (it answers at {}). Stop it first: systemctl stop limelight",
+                path.display()
+            );
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -127,8 +130,12 @@ impl Client {
 /// # Errors
 /// No daemon runs, or it does not answer, or it refuses.
 pub fn ask(path: &Path, request: &Request) -> Result<serde_json::Value> {
-    let mut stream = UnixStream::connect(path)
-        .with_context(|| format!("no limelight daemon answers at {}. Start it: sudo systemctl start limelight, or sudo limelight run", path.display()))?;
+    let mut stream = UnixStream::connect(path).with_context(|| {
+        format!(
+            "no limelight daemon answers at {}. Start it: sudo systemctl start limelight, or sudo limelight run",
+            path.display()
+        )
+    })?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');

@@ -120,7 +120,8 @@ impl<'obj> Core<'obj> {
 
     fn adopt(&mut self, pid: u32, flags: u32) -> Result<()> {
         self.own.insert(pid);
-        let rating = ll_rating { in_milli: HELPER_MILLI, slice_pm: 1000, weight_pm: 1000, flags, ..ll_rating::default() };
+        let rating =
+            ll_rating { in_milli: HELPER_MILLI, slice_pm: 1000, weight_pm: 1000, flags, ..ll_rating::default() };
         self.scheduler.set_rating(pid, &rating)?;
         self.scheduler.publish(self.tracking, Some(pid))
     }
@@ -184,7 +185,10 @@ impl<'obj> Core<'obj> {
         for (pid, rating) in held {
             let Some(kind) = given_kind(&rating) else { continue };
             let (in_milli, out_milli) = (rating.in_milli, rating.out_milli);
-            self.told.insert(pid, Rating { in_milli, out_milli, slice_pm: rating.slice_pm, hub: false, from: Some(rating.from_tgid) });
+            self.told.insert(
+                pid,
+                Rating { in_milli, out_milli, slice_pm: rating.slice_pm, hub: false, from: Some(rating.from_tgid) },
+            );
             let given = Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli };
             let actions = step(&mut self.state, given, now);
             self.carry_out(&actions, None)?;
@@ -194,7 +198,8 @@ impl<'obj> Core<'obj> {
 
     fn take_edges(&self) -> Result<Vec<Edge>> {
         let drained = self.scheduler.drain_edges()?.into_iter();
-        let of_others = drained.filter(|(edge, _)| !self.own.contains(&edge.from_tgid) && !self.own.contains(&edge.to_tgid));
+        let of_others =
+            drained.filter(|(edge, _)| !self.own.contains(&edge.from_tgid) && !self.own.contains(&edge.to_tgid));
         Ok(of_others
             .map(|(edge, count)| Edge { from: edge.from_tgid.into(), to: edge.to_tgid.into(), count })
             .collect())
@@ -262,14 +267,11 @@ impl<'obj> Core<'obj> {
     #[must_use]
     pub fn processes(&self, viewer: u32) -> Vec<ProcessStatus> {
         let visible = |pid: &u32| viewer == 0 || procfs::uid(*pid) == Some(viewer);
-        let mut rows: Vec<ProcessStatus> = self
-            .told
-            .iter()
-            .filter(|(pid, _)| visible(pid))
-            .map(|(&pid, rating)| self.process(pid, rating))
-            .collect();
+        let mut rows: Vec<ProcessStatus> =
+            self.told.iter().filter(|(pid, _)| visible(pid)).map(|(&pid, rating)| self.process(pid, rating)).collect();
         rows.sort_by(|a, b| {
-            (a.class, b.input_rating + b.output_rating).partial_cmp(&(b.class, a.input_rating + a.output_rating))
+            (a.class, b.input_rating + b.output_rating)
+                .partial_cmp(&(b.class, a.input_rating + a.output_rating))
                 .unwrap_or(std::cmp::Ordering::Equal)
         });
         rows
@@ -302,7 +304,10 @@ impl<'obj> Core<'obj> {
             return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
         }
         let explanation = self.state.explain(ProcessId::from(pid));
-        let on_path = explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
+        let on_path = explanation
+            .iter()
+            .flat_map(|explanation| &explanation.path)
+            .flat_map(|step| [Some(step.pid), server(step)]);
         let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
         Ok(ExplainView { pid, name, explanation, names })
     }

@@ -192,7 +192,11 @@ impl Watch {
                 let clients = clients
                     .into_iter()
                     .filter(|client| procfs::belongs_to(client.pid, owner))
-                    .map(|client| ClientPeriod { pid: client.pid.into(), input: client.input, changed_pct: client.changed_pct })
+                    .map(|client| ClientPeriod {
+                        pid: client.pid.into(),
+                        input: client.input,
+                        changed_pct: client.changed_pct,
+                    })
                     .collect();
                 events.push(Event::Period { display, clients });
             }

@@ -72,7 +72,8 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
         let mut object = MaybeUninit::uninit();
         let scheduler = Scheduler::load(&options.settings, &mut object)?;
         info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
-        let mut session = Session { options, core: Core::new(scheduler, memory)?, helpers: &mut helpers, shared: &shared };
+        let mut session =
+            Session { options, core: Core::new(scheduler, memory)?, helpers: &mut helpers, shared: &shared };
         let end = session.run(signals, control)?;
         let (scheduler, kept) = session.core.into_parts();
         memory = kept;
@@ -95,7 +96,9 @@ fn ejected(exit: &Exit) -> Result<()> {
         return Ok(());
     }
     error!("the kernel took the scheduler off: {reason}");
-    bail!("the scheduler was ended for a fault; the kernel's own scheduler runs the CPUs again, nothing else was changed")
+    bail!(
+        "the scheduler was ended for a fault; the kernel's own scheduler runs the CPUs again, nothing else was changed"
+    )
 }
 
 fn block_signals() -> Result<SignalFd> {
@@ -125,7 +128,13 @@ struct Session<'a, 'obj> {
 impl Session<'_, '_> {
     fn run(&mut self, signals: &SignalFd, control: &mut Control) -> Result<End> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        timer.set(Expiration::IntervalDelayed(TimeSpec::from_duration(Duration::from_millis(1)), TimeSpec::from_duration(PASS)), TimerSetTimeFlags::empty())?;
+        timer.set(
+            Expiration::IntervalDelayed(
+                TimeSpec::from_duration(Duration::from_millis(1)),
+                TimeSpec::from_duration(PASS),
+            ),
+            TimerSetTimeFlags::empty(),
+        )?;
         for pid in self.helpers.pids().collect::<Vec<_>>() {
             report(self.core.adopt_helper(pid));
         }
@@ -203,7 +212,9 @@ impl Session<'_, '_> {
                 Err(reason) => Response::Error(reason),
             },
             Request::Graph if caller == 0 => Response::Graph(Box::new(self.core.graph())),
-            Request::Graph => Response::Error("the graph spans all users: ask as root (sudo limelight graph)".to_owned()),
+            Request::Graph => {
+                Response::Error("the graph spans all users: ask as root (sudo limelight graph)".to_owned())
+            }
         }
     }
 

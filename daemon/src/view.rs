@@ -138,7 +138,10 @@ mod tests {
     /// A request is one line of JSON; an unknown one is refused.
     #[test]
     fn requests_are_json() {
-        assert_eq!(serde_json::from_str::<Request>(r#"{"request":"explain","pid":7}"#).unwrap(), Request::Explain { pid: 7 });
+        assert_eq!(
+            serde_json::from_str::<Request>(r#"{"request":"explain","pid":7}"#).unwrap(),
+            Request::Explain { pid: 7 }
+        );
         assert!(serde_json::from_str::<Request>(r#"{"request":"reboot"}"#).is_err());
     }
 }

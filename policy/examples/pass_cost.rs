@@ -17,29 +17,20 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(limit)) as u32
     }
 }
 
 fn edge(from: u32, to: u32) -> Edge {
     // Heavy enough to outlast all measured passes.
-    Edge {
-        from: ProcessId::from(from + 1),
-        to: ProcessId::from(to + 1),
-        count: 1 << 30,
-    }
+    Edge { from: ProcessId::from(from + 1), to: ProcessId::from(to + 1), count: 1 << 30 }
 }
 
 /// Shapes: name, edges, how many processes are sources, hubs.
 fn shapes() -> Vec<(&'static str, Vec<Edge>, u32, u32)> {
     let mut random = Random(1);
-    let any = (0..EDGES)
-        .map(|_| edge(random.below(PROCESSES), random.below(PROCESSES)))
-        .collect::<Vec<_>>();
+    let any = (0..EDGES).map(|_| edge(random.below(PROCESSES), random.below(PROCESSES))).collect::<Vec<_>>();
     let down = (0..EDGES)
         .map(|_| {
             let (a, b) = (random.below(PROCESSES), random.below(PROCESSES));
@@ -52,9 +43,7 @@ fn shapes() -> Vec<(&'static str, Vec<Edge>, u32, u32)> {
             edge(from, from + 1 + random.below(63))
         })
         .collect::<Vec<_>>();
-    let star = (1..PROCESSES)
-        .flat_map(|other| [edge(0, other), edge(other, 0)])
-        .collect::<Vec<_>>();
+    let star = (1..PROCESSES).flat_map(|other| [edge(0, other), edge(other, 0)]).collect::<Vec<_>>();
     vec![
         ("desktop-like: 20 sources, any edges", any.clone(), 20, 1),
         ("any edges, all sources", any, PROCESSES, 0),
@@ -65,21 +54,10 @@ fn shapes() -> Vec<(&'static str, Vec<Edge>, u32, u32)> {
     ]
 }
 
-fn measure(
-    edges: Vec<Edge>,
-    sources: u32,
-    hubs: u32,
-) -> Result<Duration, limelight_policy::SettingsError> {
+fn measure(edges: Vec<Edge>, sources: u32, hubs: u32) -> Result<Duration, limelight_policy::SettingsError> {
     let mut state = State::new(Settings::default())?;
     for hub in 0..hubs {
-        step(
-            &mut state,
-            Event::Hub {
-                pid: ProcessId::from(hub + 1),
-                role: Some(HubRole::MessageBus),
-            },
-            0,
-        );
+        step(&mut state, Event::Hub { pid: ProcessId::from(hub + 1), role: Some(HubRole::MessageBus) }, 0);
     }
     step(&mut state, Event::Edges(edges), 0);
     let mut times = Vec::new();
@@ -91,14 +69,7 @@ fn measure(
                 changed_pct: 1.0 + f64::from(n % 97),
             })
             .collect();
-        step(
-            &mut state,
-            Event::Period {
-                display: ":0".into(),
-                clients,
-            },
-            0,
-        );
+        step(&mut state, Event::Period { display: ":0".into(), clients }, 0);
         let start = Instant::now();
         let actions = step(&mut state, Event::Tick, pass * 1_000_000_000);
         times.push(start.elapsed());

@@ -35,12 +35,7 @@ impl State {
     }
 
     /// A process changed something visible just now.
-    pub(crate) fn output_at_once(
-        &mut self,
-        pid: ProcessId,
-        display: &DisplayId,
-        changed_pct: f64,
-    ) -> Vec<Action> {
+    pub(crate) fn output_at_once(&mut self, pid: ProcessId, display: &DisplayId, changed_pct: f64) -> Vec<Action> {
         let changed_mpct = changed_mpct(changed_pct);
         let value_milli = output_milli(&self.settings, changed_mpct, self.most_changed_mpct);
         if value_milli == 0 {
@@ -62,13 +57,7 @@ impl State {
     }
 
     /// Raise a process, its display's server and whoever it reaches; tell the scheduler.
-    fn raise_from(
-        &mut self,
-        side: Side,
-        start: Node,
-        display: DisplayIx,
-        value_milli: u32,
-    ) -> Vec<Action> {
+    fn raise_from(&mut self, side: Side, start: Node, display: DisplayIx, value_milli: u32) -> Vec<Action> {
         let links = self.links(side);
         let mut seen = vec![false; self.table.slots()];
         seen[start as usize] = true;
@@ -89,9 +78,7 @@ impl State {
             }
         }
         let server = self.displays[display as usize].server;
-        if let Some(server) =
-            server.filter(|server| self.table.is_live(*server) && !seen[*server as usize])
-        {
+        if let Some(server) = server.filter(|server| self.table.is_live(*server) && !seen[*server as usize]) {
             self.raise(side, server, value_milli, Origin::Device(display));
             raised.push(server);
         }
@@ -140,28 +127,16 @@ impl State {
         for side in [Side::In, Side::Out] {
             let given = given_milli[side as usize];
             let left = giver.map_or(0, |giver| self.table[giver].milli(side));
-            let mut taken = if left >= given {
-                given
-            } else {
-                left.max(given / 2)
-            };
+            let mut taken = if left >= given { given } else { left.max(given / 2) };
             if taken < self.settings.rating_least_milli {
                 taken = 0;
             }
             let facet = &mut self.table[node][side];
             if taken > facet.rating_milli {
                 facet.rating_milli = taken;
-                facet.origin = Some(Origin::Given {
-                    kind,
-                    from_tgid: from.tgid,
-                    giver,
-                });
+                facet.origin = Some(Origin::Given { kind, from_tgid: from.tgid, giver });
             }
-            *(if side == Side::In {
-                &mut told.in_milli
-            } else {
-                &mut told.out_milli
-            }) = given;
+            *(if side == Side::In { &mut told.in_milli } else { &mut told.out_milli }) = given;
         }
         // The scheduler has an entry with the giver's slice: whatever comes of it must be told anew.
         told.slice_pm = 0;

@@ -22,10 +22,7 @@ pub struct ProcessId {
 
 impl From<u32> for ProcessId {
     fn from(tgid: u32) -> Self {
-        ProcessId {
-            tgid,
-            start_ns: None,
-        }
+        ProcessId { tgid, start_ns: None }
     }
 }
 

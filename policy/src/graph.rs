@@ -77,8 +77,7 @@ impl Edges {
 
     /// Keep only edges whose two ends are to be kept.
     pub fn retain_ends(&mut self, keep: &[bool]) {
-        self.arcs
-            .retain(|arc| keep[arc.from as usize] && keep[arc.to as usize]);
+        self.arcs.retain(|arc| keep[arc.from as usize] && keep[arc.to as usize]);
     }
 }
 

@@ -43,18 +43,7 @@ pub enum HubRole {
 pub const PROGRAMS: &[(HubRole, &[&str])] = &[
     (
         HubRole::DisplayServer,
-        &[
-            "Xorg",
-            "Xorg.bin",
-            "X",
-            "Xvfb",
-            "Xephyr",
-            "Xnest",
-            "Xwayland",
-            "Xvnc",
-            "Xtigervnc",
-            "xpra-Xdummy",
-        ],
+        &["Xorg", "Xorg.bin", "X", "Xvfb", "Xephyr", "Xnest", "Xwayland", "Xvnc", "Xtigervnc", "xpra-Xdummy"],
     ),
     (
         HubRole::Compositor,
@@ -82,53 +71,16 @@ pub const PROGRAMS: &[(HubRole, &[&str])] = &[
             "gamescope",
         ],
     ),
-    (
-        HubRole::MessageBus,
-        &[
-            "dbus-daemon",
-            "dbus-broker",
-            "dbus-broker-launch",
-            "at-spi2-registryd",
-            "ibus-x11",
-        ],
-    ),
+    (HubRole::MessageBus, &["dbus-daemon", "dbus-broker", "dbus-broker-launch", "at-spi2-registryd", "ibus-x11"]),
     (
         HubRole::ServiceManager,
-        &[
-            "systemd",
-            "init",
-            "runit",
-            "runsvdir",
-            "openrc-init",
-            "s6-svscan",
-            "dinit",
-            "systemd-logind",
-            "elogind",
-        ],
+        &["systemd", "init", "runit", "runsvdir", "openrc-init", "s6-svscan", "dinit", "systemd-logind", "elogind"],
     ),
     (
         HubRole::AudioServer,
-        &[
-            "pipewire",
-            "pipewire-pulse",
-            "wireplumber",
-            "pipewire-media-session",
-            "pulseaudio",
-            "jackd",
-            "jackdbus",
-        ],
+        &["pipewire", "pipewire-pulse", "wireplumber", "pipewire-media-session", "pulseaudio", "jackd", "jackdbus"],
     ),
-    (
-        HubRole::InputMethod,
-        &[
-            "ibus-daemon",
-            "fcitx",
-            "fcitx5",
-            "uim-xim",
-            "scim",
-            "maliit-keyboard",
-        ],
-    ),
+    (HubRole::InputMethod, &["ibus-daemon", "fcitx", "fcitx5", "uim-xim", "scim", "maliit-keyboard"]),
 ];
 
 /// The role of a program, from the name of its executable file or from `comm`; `None` for a program that is no hub.
@@ -138,31 +90,20 @@ pub const PROGRAMS: &[(HubRole, &[&str])] = &[
 pub fn role_of(name: &str) -> Option<HubRole> {
     const COMM_BYTES: usize = 15;
     let is = |program: &&str| {
-        *program == name
-            || (name.len() == COMM_BYTES && program.len() > COMM_BYTES && program.starts_with(name))
+        *program == name || (name.len() == COMM_BYTES && program.len() > COMM_BYTES && program.starts_with(name))
     };
-    PROGRAMS
-        .iter()
-        .find(|(_, programs)| programs.iter().any(is))
-        .map(|(role, _)| *role)
+    PROGRAMS.iter().find(|(_, programs)| programs.iter().any(is)).map(|(role, _)| *role)
 }
 
 /// Decide who is a hub by fan-out, after the settings `hub_enter`, `hub_leave` and `hub_passes`. Roles known by
 /// name stay. Returns for each slot whether it holds a hub.
-pub(crate) fn recognise(
-    table: &mut Table,
-    settings: &Settings,
-    forward: &Links,
-    backward: &Links,
-) -> Vec<bool> {
+pub(crate) fn recognise(table: &mut Table, settings: &Settings, forward: &Links, backward: &Links) -> Vec<bool> {
     let mut mark = vec![Node::MAX; forward.nodes()];
     let fan_out: Vec<u32> = (0..forward.nodes() as Node)
-        .map(
-            |node| match forward.of(node).len().min(backward.of(node).len()) as u32 {
-                few if few < settings.hub_leave => 0,
-                _ => mutual(table, node, forward, backward, &mut mark),
-            },
-        )
+        .map(|node| match forward.of(node).len().min(backward.of(node).len()) as u32 {
+            few if few < settings.hub_leave => 0,
+            _ => mutual(table, node, forward, backward, &mut mark),
+        })
         .collect();
     let mut is_hub = vec![false; forward.nodes()];
     for (node, process) in table.live_mut() {
@@ -170,10 +111,7 @@ pub(crate) fn recognise(
         (process.hub, process.fan_out_passes) = match process.hub {
             None if fan_out >= settings.hub_enter => {
                 let passes = process.fan_out_passes + 1;
-                (
-                    (passes >= settings.hub_passes).then_some(HubRole::FanOut),
-                    passes,
-                )
+                ((passes >= settings.hub_passes).then_some(HubRole::FanOut), passes)
             }
             Some(HubRole::FanOut) if fan_out < settings.hub_leave => (None, 0),
             Some(role) => (Some(role), process.fan_out_passes),
@@ -189,12 +127,8 @@ fn mutual(table: &Table, node: Node, forward: &Links, backward: &Links, mark: &m
     for &(woken, _) in forward.of(node) {
         mark[woken as usize] = node;
     }
-    let both = backward
-        .of(node)
-        .iter()
-        .filter(|(waker, _)| mark[*waker as usize] == node);
-    both.filter(|(other, _)| !table.descends(*other, node))
-        .count() as u32
+    let both = backward.of(node).iter().filter(|(waker, _)| mark[*waker as usize] == node);
+    both.filter(|(other, _)| !table.descends(*other, node)).count() as u32
 }
 
 #[cfg(test)]
@@ -209,15 +143,7 @@ mod tests {
         assert_eq!(role_of("dbus-broker-launch"), Some(HubRole::MessageBus));
         assert_eq!(role_of("dbus-broker-lau"), Some(HubRole::MessageBus));
         assert_eq!(role_of("dbus-broker-la"), None);
-        for ordinary in [
-            "bash",
-            "make",
-            "firefox",
-            "tmux: server",
-            "xterm",
-            "openbox",
-            "",
-        ] {
+        for ordinary in ["bash", "make", "firefox", "tmux: server", "xterm", "openbox", ""] {
             assert_eq!(role_of(ordinary), None, "{ordinary}");
         }
     }
@@ -227,10 +153,7 @@ mod tests {
     fn no_name_has_two_roles() {
         let mut seen = HashSet::new();
         for name in PROGRAMS.iter().flat_map(|(_, programs)| *programs) {
-            assert!(
-                seen.insert(&name[..name.len().min(15)]),
-                "{name} is listed twice"
-            );
+            assert!(seen.insert(&name[..name.len().min(15)]), "{name} is listed twice");
         }
     }
 }

@@ -40,13 +40,7 @@ impl State {
         let backward = self.links(Side::Out);
         let is_hub = hubs::recognise(&mut self.table, &self.settings, &forward, &backward);
         let condensed = Condensed::new(&forward, &is_hub);
-        let input = self.find(
-            Side::In,
-            &condensed,
-            &forward,
-            &is_hub,
-            self.input_sources(),
-        );
+        let input = self.find(Side::In, &condensed, &forward, &is_hub, self.input_sources());
         let outputs = self.output_sources();
         let output = self.find(Side::Out, &condensed, &backward, &is_hub, outputs);
         self.average(elapsed_s, [&input, &output]);
@@ -75,23 +69,15 @@ impl State {
         self.edges.retain_ends(&is_live);
         for display in &mut self.displays {
             display.server = display.server.filter(|node| is_live[*node as usize]);
-            display
-                .changed_mpct
-                .retain(|(node, _)| is_live[*node as usize]);
-            display
-                .at_once_mpct
-                .retain(|node, _| is_live[*node as usize]);
+            display.changed_mpct.retain(|(node, _)| is_live[*node as usize]);
+            display.at_once_mpct.retain(|node, _| is_live[*node as usize]);
         }
     }
 
     /// Omega_in with C_tin (4.1.2; 4.3, step 1).
     fn input_sources(&self) -> Vec<Source> {
-        let live = self
-            .table
-            .live()
-            .filter(|(_, process)| process.input_left_s > 0);
-        live.map(|(node, process)| (node, process.input_left_s * 1000, process.input_display))
-            .collect()
+        let live = self.table.live().filter(|(_, process)| process.input_left_s > 0);
+        live.map(|(node, process)| (node, process.input_left_s * 1000, process.input_display)).collect()
     }
 
     /// Omega_out with C_tout, on the scale of C_tin (4.1.3, 4.3). A client of two displays is a source on each.
@@ -99,27 +85,18 @@ impl State {
         let mut changed = Vec::new();
         for (place, display) in self.displays.iter_mut().enumerate() {
             let mut at_once = std::mem::take(&mut display.at_once_mpct);
-            let period = if display.holds_passes > 0 {
-                &display.changed_mpct[..]
-            } else {
-                &[]
-            };
+            let period = if display.holds_passes > 0 { &display.changed_mpct[..] } else { &[] };
             for (node, mpct) in period {
                 let at_once = at_once.remove(node).unwrap_or(0);
                 changed.push((*node, at_once.max(*mpct), place as DisplayIx));
             }
-            changed.extend(
-                at_once
-                    .into_iter()
-                    .map(|(node, mpct)| (node, mpct, place as DisplayIx)),
-            );
+            changed.extend(at_once.into_iter().map(|(node, mpct)| (node, mpct, place as DisplayIx)));
         }
         self.most_changed_mpct = changed.iter().map(|(_, mpct, _)| *mpct).max().unwrap_or(0);
         let settings = &self.settings;
         let most_mpct = self.most_changed_mpct;
-        let rated = changed
-            .into_iter()
-            .map(|(node, mpct, place)| (node, output_milli(settings, mpct, most_mpct), place));
+        let rated =
+            changed.into_iter().map(|(node, mpct, place)| (node, output_milli(settings, mpct, most_mpct), place));
         rated.filter(|(_, milli, _)| *milli > 0).collect()
     }
 
@@ -132,14 +109,9 @@ impl State {
         is_hub: &[bool],
         mut sources: Vec<Source>,
     ) -> Found {
-        let bare: Vec<(Node, u32)> = sources
-            .iter()
-            .map(|(node, milli, _)| (*node, *milli))
-            .collect();
+        let bare: Vec<(Node, u32)> = sources.iter().map(|(node, milli, _)| (*node, *milli)).collect();
         let mut temporal_milli = condensed.spread(side, &bare);
-        sources.sort_unstable_by_key(|(node, milli, _)| {
-            (u64::from(u32::MAX - milli) << 32) | u64::from(*node)
-        });
+        sources.sort_unstable_by_key(|(node, milli, _)| (u64::from(u32::MAX - milli) << 32) | u64::from(*node));
         let mut origin = trace(links, is_hub, &sources);
         // A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the
         // server, so that most of it reaches the server over the graph as well: the larger of the two, not both.
@@ -152,10 +124,7 @@ impl State {
             *sum = (*sum).max(of_clients.map(|(_, milli, _)| u64::from(*milli)).sum());
             origin[server as usize] = Some(Origin::Device(place as DisplayIx));
         }
-        Found {
-            temporal_milli,
-            origin,
-        }
+        Found { temporal_milli, origin }
     }
 
     /// P = (P + P_t) / 2 (4.3, step 3); then counters count down by the seconds that went by (4.1.2) and reports
@@ -165,9 +134,7 @@ impl State {
             for (facet, found) in process.facets.iter_mut().zip(found) {
                 let temporal_milli = found.temporal_milli[node as usize];
                 facet.rating_milli = average(&self.settings, facet.rating_milli, temporal_milli);
-                facet.origin = found.origin[node as usize]
-                    .or(facet.origin)
-                    .filter(|_| facet.rating_milli > 0);
+                facet.origin = found.origin[node as usize].or(facet.origin).filter(|_| facet.rating_milli > 0);
             }
             process.input_left_s = process.input_left_s.saturating_sub(elapsed_s);
         }
@@ -192,10 +159,7 @@ impl State {
             in_use[arc.to as usize] = true;
         }
         for display in &self.displays {
-            display
-                .changed_mpct
-                .iter()
-                .for_each(|(node, _)| in_use[*node as usize] = true);
+            display.changed_mpct.iter().for_each(|(node, _)| in_use[*node as usize] = true);
         }
         self.table.sweep(&in_use);
     }
@@ -222,10 +186,7 @@ fn trace(links: &Links, is_hub: &[bool], sources: &[Source]) -> Vec<Option<Origi
         }
         for &(end, count) in links.of(node) {
             if !std::mem::replace(&mut seen[end as usize], true) {
-                origin[end as usize] = Some(Origin::Edge {
-                    with: Some(node),
-                    count,
-                });
+                origin[end as usize] = Some(Origin::Edge { with: Some(node), count });
                 queue.push(end);
             }
         }

@@ -27,9 +27,7 @@ pub(crate) fn output_milli(settings: &Settings, changed_mpct: u64, most_mpct: u6
     if changed_mpct == 0 || changed_mpct < self::changed_mpct(settings.output_least_pct) {
         return 0;
     }
-    let most_mpct = most_mpct
-        .max(self::changed_mpct(settings.output_full_pct))
-        .max(1);
+    let most_mpct = most_mpct.max(self::changed_mpct(settings.output_full_pct)).max(1);
     let full = settings.full_milli();
     let milli = (u64::from(full) * changed_mpct / most_mpct).min(u64::from(full)) as u32;
     milli.max(2 * settings.rating_least_milli)

@@ -52,13 +52,7 @@ impl Condensed {
     /// `forward` is PDG_in; `is_hub` has an entry for each node.
     pub fn new(forward: &Links, is_hub: &[bool]) -> Self {
         let (of, order, count) = components(forward, is_hub);
-        let mut condensed = Condensed {
-            of,
-            count,
-            arcs: Vec::new(),
-            into_hub: Vec::new(),
-            from_hub: Vec::new(),
-        };
+        let mut condensed = Condensed { of, count, arcs: Vec::new(), into_hub: Vec::new(), from_hub: Vec::new() };
         // `seen` keeps an edge between two components from being listed once per pair of members.
         let mut seen = vec![NONE; count];
         for &node in &order {
@@ -81,13 +75,9 @@ impl Condensed {
                 }
             }
         }
-        condensed
-            .into_hub
-            .sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
+        condensed.into_hub.sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
         condensed.into_hub.dedup();
-        condensed
-            .from_hub
-            .sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
+        condensed.from_hub.sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
         condensed.from_hub.dedup();
         condensed
     }
@@ -129,13 +119,7 @@ impl Condensed {
     }
 
     /// One walk over the components for up to 64 * W groups; adds their sums to components and hubs.
-    fn walk<const W: usize>(
-        &self,
-        side: Side,
-        groups: &[(u32, u64)],
-        comps: &mut [u64],
-        hubs: &mut [u64],
-    ) {
+    fn walk<const W: usize>(&self, side: Side, groups: &[(u32, u64)], comps: &mut [u64], hubs: &mut [u64]) {
         let mut sets = vec![[0u64; W]; self.count];
         for (bit, (comp, _)) in groups.iter().enumerate() {
             sets[*comp as usize][bit / 64] |= 1 << (bit % 64);
@@ -148,16 +132,11 @@ impl Condensed {
         };
         let hub_arcs = match side {
             Side::In => {
-                self.arcs
-                    .iter()
-                    .rev()
-                    .for_each(|&(from, to)| hand_on(&mut sets, from, to));
+                self.arcs.iter().rev().for_each(|&(from, to)| hand_on(&mut sets, from, to));
                 &self.into_hub
             }
             Side::Out => {
-                self.arcs
-                    .iter()
-                    .for_each(|&(from, to)| hand_on(&mut sets, to, from));
+                self.arcs.iter().for_each(|&(from, to)| hand_on(&mut sets, to, from));
                 &self.from_hub
             }
         };
@@ -190,15 +169,12 @@ impl Weigher {
             let mut table = [0u32; 256];
             for value in 1..256usize {
                 let lowest = eight.get(value.trailing_zeros() as usize);
-                let milli =
-                    lowest.map_or(0, |(_, milli)| u32::try_from(*milli).unwrap_or(u32::MAX));
+                let milli = lowest.map_or(0, |(_, milli)| u32::try_from(*milli).unwrap_or(u32::MAX));
                 table[value] = table[value & (value - 1)].saturating_add(milli);
             }
             table
         };
-        Weigher {
-            tables: groups.chunks(8).map(table).collect(),
-        }
+        Weigher { tables: groups.chunks(8).map(table).collect() }
     }
 
     fn sum(&self, set: &[u64]) -> u64 {
@@ -221,16 +197,8 @@ impl Weigher {
 fn components(forward: &Links, is_hub: &[bool]) -> (Vec<u32>, Vec<Node>, usize) {
     let new = |is_hub: &bool| match is_hub {
         // Met, and in no component that is being built: the search takes no notice of it.
-        true => Mark {
-            met: 0,
-            low: 0,
-            of: HUB,
-        },
-        false => Mark {
-            met: NONE,
-            low: 0,
-            of: NONE,
-        },
+        true => Mark { met: 0, low: 0, of: HUB },
+        false => Mark { met: NONE, low: 0, of: NONE },
     };
     let mut tarjan = Tarjan {
         marks: is_hub.iter().map(new).collect(),
@@ -269,11 +237,7 @@ struct Tarjan {
 
 impl Tarjan {
     fn meet(&mut self, node: Node) {
-        self.marks[node as usize] = Mark {
-            met: self.clock,
-            low: self.clock,
-            of: NONE,
-        };
+        self.marks[node as usize] = Mark { met: self.clock, low: self.clock, of: NONE };
         self.clock += 1;
         self.stack.push(node);
     }
@@ -356,26 +320,12 @@ mod tests {
 
     fn both_ways(nodes: usize, raw: &[(u32, u32)], is_hub: &[bool], sources: &[(Node, u32)]) {
         let mut edges = Edges::default();
-        edges.add(
-            raw.iter()
-                .map(|&(from, to)| Arc {
-                    from,
-                    to,
-                    weight: 1,
-                })
-                .collect(),
-        );
+        edges.add(raw.iter().map(|&(from, to)| Arc { from, to, weight: 1 }).collect());
         let forward = Links::forward(nodes, edges.arcs());
         let backward = Links::backward(nodes, edges.arcs());
         let condensed = Condensed::new(&forward, is_hub);
-        assert_eq!(
-            condensed.spread(Side::In, sources),
-            naive(&forward, is_hub, sources)
-        );
-        assert_eq!(
-            condensed.spread(Side::Out, sources),
-            naive(&backward, is_hub, sources)
-        );
+        assert_eq!(condensed.spread(Side::In, sources), naive(&forward, is_hub, sources));
+        assert_eq!(condensed.spread(Side::Out, sources), naive(&backward, is_hub, sources));
     }
 
     proptest! {
@@ -407,15 +357,7 @@ mod tests {
     fn a_long_chain_is_followed_to_its_end() {
         let raw: Vec<_> = (0..99_999).map(|node| (node, node + 1)).collect();
         let mut edges = Edges::default();
-        edges.add(
-            raw.iter()
-                .map(|&(from, to)| Arc {
-                    from,
-                    to,
-                    weight: 1,
-                })
-                .collect(),
-        );
+        edges.add(raw.iter().map(|&(from, to)| Arc { from, to, weight: 1 }).collect());
         let condensed = Condensed::new(&Links::forward(100_000, edges.arcs()), &[false; 100_000]);
         let sums = condensed.spread(Side::In, &[(0, 7), (50_000, 1)]);
         assert_eq!((sums[0], sums[49_999], sums[99_999]), (7, 7, 8));
@@ -425,20 +367,12 @@ mod tests {
     #[test]
     fn beyond_the_bound_the_strongest_spread() {
         let many = MAX_GROUPS as u32 + 1;
-        let raw: Vec<_> = (0..many)
-            .map(|node| Arc {
-                from: node,
-                to: many,
-                weight: 1,
-            })
-            .collect();
+        let raw: Vec<_> = (0..many).map(|node| Arc { from: node, to: many, weight: 1 }).collect();
         let mut edges = Edges::default();
         edges.add(raw);
         let nodes = many as usize + 1;
         let condensed = Condensed::new(&Links::forward(nodes, edges.arcs()), &vec![false; nodes]);
-        let sources: Vec<_> = (0..many)
-            .map(|node| (node, if node == 5 { 1 } else { 10 }))
-            .collect();
+        let sources: Vec<_> = (0..many).map(|node| (node, if node == 5 { 1 } else { 10 })).collect();
         let sums = condensed.spread(Side::In, &sources);
         assert_eq!(sums[many as usize], 10 * MAX_GROUPS as u64);
         assert_eq!((sums[5], sums[6]), (1, 10));

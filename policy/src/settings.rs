@@ -30,9 +30,7 @@ pub enum SettingsError {
         unit: &'static str,
     },
     /// Two settings contradict each other.
-    #[error(
-        "policy setting {low}={low_value} is above {high}={high_value}: lower {low} or raise {high}"
-    )]
+    #[error("policy setting {low}={low_value} is above {high}={high_value}: lower {low} or raise {high}")]
     Order {
         /// The setting that must not be the larger one.
         low: &'static str,
@@ -210,10 +208,7 @@ mod tests {
         for bad in ["0", "-1", "ten", "601", "NaN", ""] {
             let mut settings = Settings::default();
             let message = settings.set("input_memory_s", bad).unwrap_err().to_string();
-            assert!(
-                message.contains(&format!("input_memory_s={bad}")),
-                "{message}"
-            );
+            assert!(message.contains(&format!("input_memory_s={bad}")), "{message}");
             assert!(message.contains("1 to 600 (seconds)"), "{message}");
             assert_eq!(settings, Settings::default());
         }
@@ -226,10 +221,7 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let message = Settings::default().set("k", "1").unwrap_err().to_string();
-        assert!(
-            message.contains("'k'") && message.contains("input_memory_s"),
-            "{message}"
-        );
+        assert!(message.contains("'k'") && message.contains("input_memory_s"), "{message}");
     }
 
     /// Settings that contradict each other are found, whichever of the two was set last.
@@ -237,19 +229,10 @@ mod tests {
     fn contradictions_are_found() {
         let mut settings = Settings::default();
         settings.set("hub_leave", "41").unwrap();
-        assert!(
-            settings
-                .validate()
-                .unwrap_err()
-                .to_string()
-                .contains("hub_enter=40")
-        );
+        assert!(settings.validate().unwrap_err().to_string().contains("hub_enter=40"));
         let mut settings = Settings::default();
         settings.set("output_least_pct", "6").unwrap();
-        assert!(matches!(
-            settings.validate(),
-            Err(SettingsError::Order { .. })
-        ));
+        assert!(matches!(settings.validate(), Err(SettingsError::Order { .. })));
     }
 
     /// Every setting can be set to its own default by the name in the table.

@@ -147,11 +147,7 @@ impl State {
     }
 
     /// A display is there: its server is a hub, and rated so that it can take the first event.
-    pub(crate) fn open_display(
-        &mut self,
-        id: &DisplayId,
-        server: Option<ProcessId>,
-    ) -> Vec<Action> {
+    pub(crate) fn open_display(&mut self, id: &DisplayId, server: Option<ProcessId>) -> Vec<Action> {
         let Some(place) = self.display(id) else {
             return Vec::new();
         };
@@ -190,14 +186,8 @@ impl State {
 
     /// A process that serves no display any more is no hub for it.
     fn retire_server(&mut self, node: Node) {
-        let serves = self
-            .displays
-            .iter()
-            .any(|display| display.server == Some(node));
-        if !serves
-            && self.table.is_live(node)
-            && self.table[node].hub == Some(HubRole::DisplayServer)
-        {
+        let serves = self.displays.iter().any(|display| display.server == Some(node));
+        if !serves && self.table.is_live(node) && self.table[node].hub == Some(HubRole::DisplayServer) {
             self.table[node].hub = None;
         }
     }
@@ -206,11 +196,7 @@ impl State {
     /// it every program would look small.
     fn highest_milli(&self) -> [u32; 2] {
         let mut most = [0, 0];
-        for (_, process) in self
-            .table
-            .live()
-            .filter(|(_, process)| process.hub.is_none())
-        {
+        for (_, process) in self.table.live().filter(|(_, process)| process.hub.is_none()) {
             let (input, output) = (process.milli(Side::In), process.milli(Side::Out));
             let (class, milli) = if input > 0 { (0, input) } else { (1, output) };
             most[class] = most[class].max(milli);
@@ -233,10 +219,7 @@ impl State {
     /// The same for all.
     pub(crate) fn announce_all(&mut self) -> Vec<Action> {
         let most = self.highest_milli();
-        self.table
-            .live_mut()
-            .filter_map(|(_, process)| tell(process, most))
-            .collect()
+        self.table.live_mut().filter_map(|(_, process)| tell(process, most)).collect()
     }
 }
 

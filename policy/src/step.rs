@@ -12,11 +12,7 @@ use crate::state::State;
 pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
     match event {
         Event::Input { pid, display } => state.input_at_once(pid, &display),
-        Event::Output {
-            pid,
-            display,
-            changed_pct,
-        } => state.output_at_once(pid, &display, changed_pct),
+        Event::Output { pid, display, changed_pct } => state.output_at_once(pid, &display, changed_pct),
         Event::Display { display, server } => state.open_display(&display, server),
         Event::DisplayGone { display } => state.close_display(&display),
         Event::Period { display, clients } => {
@@ -27,13 +23,9 @@ pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
             state.add_edges(edges);
             Vec::new()
         }
-        Event::Given {
-            pid,
-            kind,
-            from,
-            in_milli,
-            out_milli,
-        } => state.take_over(pid, kind, from, [in_milli, out_milli]),
+        Event::Given { pid, kind, from, in_milli, out_milli } => {
+            state.take_over(pid, kind, from, [in_milli, out_milli])
+        }
         Event::Exit { pid } => {
             state.table.forget(pid);
             Vec::new()

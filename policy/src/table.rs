@@ -24,11 +24,7 @@ pub(crate) enum Origin {
     /// Over an edge of the graph, from this process.
     Edge { with: Option<Node>, count: u32 },
     /// From the scheduler, which copied it.
-    Given {
-        kind: GivenKind,
-        from_tgid: u32,
-        giver: Option<Node>,
-    },
+    Given { kind: GivenKind, from_tgid: u32, giver: Option<Node> },
 }
 
 impl Origin {
@@ -183,24 +179,18 @@ impl Table {
     /// All processes that have not exited, by slot.
     pub fn live(&self) -> impl Iterator<Item = (Node, &Process)> {
         let slots = self.slots.iter().enumerate();
-        slots
-            .filter_map(|(node, slot)| slot.as_ref().filter(|p| !p.gone).map(|p| (node as Node, p)))
+        slots.filter_map(|(node, slot)| slot.as_ref().filter(|p| !p.gone).map(|p| (node as Node, p)))
     }
 
     /// The same, to change.
     pub fn live_mut(&mut self) -> impl Iterator<Item = (Node, &mut Process)> {
         let slots = self.slots.iter_mut().enumerate();
-        slots
-            .filter_map(|(node, slot)| slot.as_mut().filter(|p| !p.gone).map(|p| (node as Node, p)))
+        slots.filter_map(|(node, slot)| slot.as_mut().filter(|p| !p.gone).map(|p| (node as Node, p)))
     }
 
     /// Whether each slot holds a live process; `None` when nobody has exited since the last sweep.
     pub fn leavers(&self) -> Option<Vec<bool>> {
-        self.any_gone.then(|| {
-            (0..self.slots.len() as Node)
-                .map(|node| self.is_live(node))
-                .collect()
-        })
+        self.any_gone.then(|| (0..self.slots.len() as Node).map(|node| self.is_live(node)).collect())
     }
 
     /// Free every slot that does not matter and is not `in_use`, and the tail of the table where it is empty.
@@ -224,10 +214,7 @@ impl Table {
         let leave = |link: &mut Option<Node>| *link = link.filter(|node| !freed[*node as usize]);
         for process in self.slots.iter_mut().flatten() {
             leave(&mut process.parent);
-            let origins = process
-                .facets
-                .iter_mut()
-                .filter_map(|facet| facet.origin.as_mut());
+            let origins = process.facets.iter_mut().filter_map(|facet| facet.origin.as_mut());
             origins.filter_map(Origin::before_mut).for_each(leave);
         }
         while self.slots.last().is_some_and(Option::is_none) {
@@ -258,18 +245,14 @@ impl Index<Node> for Table {
     /// Only nodes that came from this table and have not been swept exist.
     #[allow(clippy::expect_used)]
     fn index(&self, node: Node) -> &Process {
-        self.slots[node as usize]
-            .as_ref()
-            .expect("a node in use has a process")
+        self.slots[node as usize].as_ref().expect("a node in use has a process")
     }
 }
 
 impl IndexMut<Node> for Table {
     #[allow(clippy::expect_used)]
     fn index_mut(&mut self, node: Node) -> &mut Process {
-        self.slots[node as usize]
-            .as_mut()
-            .expect("a node in use has a process")
+        self.slots[node as usize].as_mut().expect("a node in use has a process")
     }
 }
 
@@ -278,10 +261,7 @@ mod tests {
     use super::*;
 
     fn id(tgid: u32, start_ns: u64) -> ProcessId {
-        ProcessId {
-            tgid,
-            start_ns: Some(start_ns),
-        }
+        ProcessId { tgid, start_ns: Some(start_ns) }
     }
 
     /// A number with another start time is another process; without one it is whoever has it now.

@@ -117,42 +117,25 @@ impl State {
     /// The same for every process that is rated or a hub, by pid; ages only one copy for all.
     pub fn explain_all(&self) -> Vec<Explanation> {
         let told = |process: &&Process| process.told.is_some();
-        let ids: BTreeSet<_> = self
-            .table
-            .live()
-            .map(|(_, process)| process)
-            .filter(told)
-            .map(|process| process.id)
-            .collect();
+        let ids: BTreeSet<_> =
+            self.table.live().map(|(_, process)| process).filter(told).map(|process| process.id).collect();
         let left = self.seconds_left(&ids);
         let nodes = self.table.live().filter(|(_, process)| told(process));
-        let mut all: Vec<_> = nodes
-            .map(|(node, _)| self.explain_node(node, &left))
-            .collect();
+        let mut all: Vec<_> = nodes.map(|(node, _)| self.explain_node(node, &left)).collect();
         all.sort_unstable_by_key(|explanation| explanation.pid);
         all
     }
 
     fn explain_node(&self, node: Node, left: &BTreeMap<ProcessId, u32>) -> Explanation {
         let process = &self.table[node];
-        let rating = process.told.unwrap_or(Rating {
-            slice_pm: 1000,
-            ..Rating::default()
-        });
+        let rating = process.told.unwrap_or(Rating { slice_pm: 1000, ..Rating::default() });
         let class = rating.class();
         let (seconds_left, path) = match class {
             Class::HucIn => (left.get(&process.id).copied(), self.path(node, Side::In)),
             Class::HucOut => (left.get(&process.id).copied(), self.path(node, Side::Out)),
             Class::Other => (Some(0), Vec::new()),
         };
-        Explanation {
-            pid: process.id,
-            class,
-            rating,
-            hub: process.hub,
-            seconds_left,
-            path,
-        }
+        Explanation { pid: process.id, class, rating, hub: process.hub, seconds_left, path }
     }
 
     /// Follow the origins from a process to the device.
@@ -168,10 +151,7 @@ impl State {
             let Some(origin) = &process[side].origin else {
                 break;
             };
-            path.push(Step {
-                pid: process.id.tgid,
-                why: self.why(side, origin),
-            });
+            path.push(Step { pid: process.id.tgid, why: self.why(side, origin) });
             at = origin.before();
         }
         path.reverse();
@@ -191,14 +171,8 @@ impl State {
                 }
             }
             Origin::Edge { count, .. } => Why::Woke { count: *count },
-            Origin::Given {
-                kind: GivenKind::Inherited,
-                ..
-            } => Why::Inherited,
-            Origin::Given {
-                kind: GivenKind::Lent,
-                ..
-            } => Why::Lent,
+            Origin::Given { kind: GivenKind::Inherited, .. } => Why::Inherited,
+            Origin::Given { kind: GivenKind::Lent, .. } => Why::Lent,
         }
     }
 
@@ -241,15 +215,7 @@ impl State {
     fn classes(&self) -> BTreeMap<ProcessId, Class> {
         let class = |process: &Process| {
             let (in_milli, out_milli) = (process.milli(Side::In), process.milli(Side::Out));
-            (
-                process.id,
-                Rating {
-                    in_milli,
-                    out_milli,
-                    ..Rating::default()
-                }
-                .class(),
-            )
+            (process.id, Rating { in_milli, out_milli, ..Rating::default() }.class())
         };
         let all = self.table.live().map(|(_, process)| class(process));
         all.filter(|(_, class)| *class != Class::Other).collect()
@@ -265,25 +231,13 @@ impl State {
                 at_edge[arc.from as usize] = true;
                 at_edge[arc.to as usize] = true;
                 let (from, to) = (self.table[arc.from].id.tgid, self.table[arc.to].id.tgid);
-                edges.push(GraphEdge {
-                    from,
-                    to,
-                    weight: arc.weight,
-                });
+                edges.push(GraphEdge { from, to, weight: arc.weight });
             }
         }
         for (node, process) in self.table.live() {
             if at_edge[node as usize] || process.told.is_some() {
-                let rating = process.told.unwrap_or(Rating {
-                    slice_pm: 1000,
-                    ..Rating::default()
-                });
-                nodes.push(GraphNode {
-                    pid: process.id.tgid,
-                    class: rating.class(),
-                    hub: process.hub,
-                    rating,
-                });
+                let rating = process.told.unwrap_or(Rating { slice_pm: 1000, ..Rating::default() });
+                nodes.push(GraphNode { pid: process.id.tgid, class: rating.class(), hub: process.hub, rating });
             }
         }
         nodes.sort_unstable_by_key(|node| node.pid);

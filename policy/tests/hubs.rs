@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a helper of a test fails the test by panicking
 
-use limelight_policy::{
-    Action, ClientPeriod, Edge, Event, GivenKind, HubRole, ProcessId, Settings, State, step,
-};
+use limelight_policy::{Action, ClientPeriod, Edge, Event, GivenKind, HubRole, ProcessId, Settings, State, step};
 
 const CENTRE: u32 = 10;
 const FIRST: u32 = 1000;
@@ -18,10 +16,7 @@ struct Desk {
 impl Desk {
     /// A desk where process 1 receives input all the time.
     fn new() -> Self {
-        Desk {
-            state: State::new(Settings::default()).unwrap(),
-            now_ns: 0,
-        }
+        Desk { state: State::new(Settings::default()).unwrap(), now_ns: 0 }
     }
 
     fn step(&mut self, event: Event) -> Vec<Action> {
@@ -35,20 +30,9 @@ impl Desk {
     }
 
     fn one_way(&mut self, pairs: &[(u32, u32)]) {
-        let client = ClientPeriod {
-            pid: 1.into(),
-            input: true,
-            changed_pct: 0.0,
-        };
-        self.step(Event::Period {
-            display: ":0".into(),
-            clients: vec![client],
-        });
-        let edge = |&(from, to): &(u32, u32)| Edge {
-            from: from.into(),
-            to: to.into(),
-            count: 1,
-        };
+        let client = ClientPeriod { pid: 1.into(), input: true, changed_pct: 0.0 };
+        self.step(Event::Period { display: ":0".into(), clients: vec![client] });
+        let edge = |&(from, to): &(u32, u32)| Edge { from: from.into(), to: to.into(), count: 1 };
         self.step(Event::Edges(pairs.iter().map(edge).collect()));
         self.now_ns += 1_000_000_000;
         self.step(Event::Tick);
@@ -56,13 +40,7 @@ impl Desk {
 
     fn born(&mut self, pid: u32, parent: u32) {
         let (pid, from) = (ProcessId::from(pid), ProcessId::from(parent));
-        self.step(Event::Given {
-            pid,
-            kind: GivenKind::Inherited,
-            from,
-            in_milli: 10_000,
-            out_milli: 0,
-        });
+        self.step(Event::Given { pid, kind: GivenKind::Inherited, from, in_milli: 10_000, out_milli: 0 });
     }
 
     fn hub(&self, pid: u32) -> Option<HubRole> {
@@ -70,9 +48,7 @@ impl Desk {
     }
 
     fn rated(&self, pid: u32) -> bool {
-        self.state
-            .explain(pid.into())
-            .is_some_and(|found| found.rating.in_milli > 0)
+        self.state.explain(pid.into()).is_some_and(|found| found.rating.in_milli > 0)
     }
 }
 

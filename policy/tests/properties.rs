@@ -6,14 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limelight_policy::{
-    Action, Class, ClientPeriod, Edge, Event, GivenKind, HubRole, ProcessId, Rating, Settings,
-    State, step,
+    Action, Class, ClientPeriod, Edge, Event, GivenKind, HubRole, ProcessId, Rating, Settings, State, step,
 };
 use proptest::prelude::*;
 
 fn pid() -> impl Strategy<Value = ProcessId> {
-    (0u32..12, prop::option::weighted(0.3, 0u64..3))
-        .prop_map(|(tgid, start_ns)| ProcessId { tgid, start_ns })
+    (0u32..12, prop::option::weighted(0.3, 0u64..3)).prop_map(|(tgid, start_ns)| ProcessId { tgid, start_ns })
 }
 
 fn display() -> impl Strategy<Value = &'static str> {
@@ -21,58 +19,31 @@ fn display() -> impl Strategy<Value = &'static str> {
 }
 
 fn pct() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        0.0..300.0f64,
-        Just(f64::NAN),
-        Just(f64::INFINITY),
-        Just(-1.0),
-        Just(1e300)
-    ]
+    prop_oneof![0.0..300.0f64, Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(1e300)]
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let client = (pid(), any::<bool>(), pct()).prop_map(|(pid, input, changed_pct)| ClientPeriod {
-        pid,
-        input,
-        changed_pct,
-    });
-    let edge = (pid(), pid(), prop_oneof![0u64..20, Just(u64::MAX)])
-        .prop_map(|(from, to, count)| Edge { from, to, count });
+    let client =
+        (pid(), any::<bool>(), pct()).prop_map(|(pid, input, changed_pct)| ClientPeriod { pid, input, changed_pct });
+    let edge =
+        (pid(), pid(), prop_oneof![0u64..20, Just(u64::MAX)]).prop_map(|(from, to, count)| Edge { from, to, count });
     let kind = prop_oneof![Just(GivenKind::Inherited), Just(GivenKind::Lent)];
     prop_oneof![
-        (pid(), display()).prop_map(|(pid, d)| Event::Input {
-            pid,
-            display: d.into()
-        }),
+        (pid(), display()).prop_map(|(pid, d)| Event::Input { pid, display: d.into() }),
         (pid(), display(), pct()).prop_map(|(pid, d, changed_pct)| Event::Output {
             pid,
             display: d.into(),
             changed_pct
         }),
-        (display(), prop::option::of(pid())).prop_map(|(d, server)| Event::Display {
-            display: d.into(),
-            server
-        }),
+        (display(), prop::option::of(pid())).prop_map(|(d, server)| Event::Display { display: d.into(), server }),
         display().prop_map(|d| Event::DisplayGone { display: d.into() }),
-        (display(), prop::collection::vec(client, 0..5)).prop_map(|(d, clients)| Event::Period {
-            display: d.into(),
-            clients
-        }),
+        (display(), prop::collection::vec(client, 0..5))
+            .prop_map(|(d, clients)| Event::Period { display: d.into(), clients }),
         prop::collection::vec(edge, 0..8).prop_map(Event::Edges),
-        (pid(), kind, pid(), 0u32..20_000, 0u32..20_000).prop_map(
-            |(pid, kind, from, in_milli, out_milli)| Event::Given {
-                pid,
-                kind,
-                from,
-                in_milli,
-                out_milli
-            }
-        ),
+        (pid(), kind, pid(), 0u32..20_000, 0u32..20_000)
+            .prop_map(|(pid, kind, from, in_milli, out_milli)| Event::Given { pid, kind, from, in_milli, out_milli }),
         pid().prop_map(|pid| Event::Exit { pid }),
-        (
-            pid(),
-            prop_oneof![Just(None), Just(Some(HubRole::MessageBus))]
-        )
+        (pid(), prop_oneof![Just(None), Just(Some(HubRole::MessageBus))])
             .prop_map(|(pid, role)| Event::Hub { pid, role }),
         Just(Event::Tick),
         Just(Event::Tick),
@@ -90,12 +61,7 @@ fn apply(scheduler: &mut BTreeMap<u32, Rating>, actions: &[Action]) {
     }
 }
 
-fn silence(
-    state: &mut State,
-    scheduler: &mut BTreeMap<u32, Rating>,
-    now_ns: &mut u64,
-    seconds: u32,
-) {
+fn silence(state: &mut State, scheduler: &mut BTreeMap<u32, Rating>, now_ns: &mut u64, seconds: u32) {
     for _ in 0..seconds {
         *now_ns += 1_000_000_000;
         let actions = step(state, Event::Tick, *now_ns);

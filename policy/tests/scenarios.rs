@@ -24,16 +24,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use limelight_policy::{
-    Action, ClientPeriod, DisplayId, Edge, Event, Explanation, GivenKind, HubRole, ProcessId,
-    Settings, State, Why, step,
+    Action, ClientPeriod, DisplayId, Edge, Event, Explanation, GivenKind, HubRole, ProcessId, Settings, State, Why,
+    step,
 };
 
 fn pid(text: &str) -> ProcessId {
     let (tgid, start) = text.split_once('@').unwrap_or((text, ""));
-    ProcessId {
-        tgid: tgid.parse().unwrap(),
-        start_ns: start.parse().ok(),
-    }
+    ProcessId { tgid: tgid.parse().unwrap(), start_ns: start.parse().ok() }
 }
 
 fn role(text: &str) -> Option<HubRole> {
@@ -62,52 +59,28 @@ fn clients(words: &[&str]) -> Vec<ClientPeriod> {
 fn edge(text: &str) -> Edge {
     let (ends, count) = text.split_once('*').unwrap();
     let (from, to) = ends.split_once('>').unwrap();
-    Edge {
-        from: pid(from),
-        to: pid(to),
-        count: count.parse().unwrap(),
-    }
+    Edge { from: pid(from), to: pid(to), count: count.parse().unwrap() }
 }
 
 /// One line to one event.
 fn event(words: &[&str]) -> Event {
     let display = || DisplayId::from(words[1]);
     match words[0] {
-        "display" => Event::Display {
-            display: display(),
-            server: words.get(3).map(|text| pid(text)),
-        },
+        "display" => Event::Display { display: display(), server: words.get(3).map(|text| pid(text)) },
         "gone" => Event::DisplayGone { display: display() },
-        "input" => Event::Input {
-            pid: pid(words[2]),
-            display: display(),
-        },
-        "output" => Event::Output {
-            pid: pid(words[2]),
-            display: display(),
-            changed_pct: words[3].parse().unwrap(),
-        },
-        "period" => Event::Period {
-            display: display(),
-            clients: clients(&words[2..]),
-        },
+        "input" => Event::Input { pid: pid(words[2]), display: display() },
+        "output" => Event::Output { pid: pid(words[2]), display: display(), changed_pct: words[3].parse().unwrap() },
+        "period" => Event::Period { display: display(), clients: clients(&words[2..]) },
         "edges" => Event::Edges(words[1..].iter().map(|text| edge(text)).collect()),
         "given" => Event::Given {
             pid: pid(words[1]),
-            kind: if words[2] == "lent" {
-                GivenKind::Lent
-            } else {
-                GivenKind::Inherited
-            },
+            kind: if words[2] == "lent" { GivenKind::Lent } else { GivenKind::Inherited },
             from: pid(words[4]),
             in_milli: words[6].parse().unwrap(),
             out_milli: words[8].parse().unwrap(),
         },
         "exit" => Event::Exit { pid: pid(words[1]) },
-        "hub" => Event::Hub {
-            pid: pid(words[1]),
-            role: role(words[2]),
-        },
+        "hub" => Event::Hub { pid: pid(words[1]), role: role(words[2]) },
         "tick" => Event::Tick,
         other => panic!("no event '{other}'"),
     }
@@ -116,10 +89,8 @@ fn event(words: &[&str]) -> Event {
 fn action_text(action: &Action) -> String {
     match action {
         Action::Set { pid, rating } => {
-            let mut text = format!(
-                "> set {} in {} out {} slice {}",
-                pid.tgid, rating.in_milli, rating.out_milli, rating.slice_pm
-            );
+            let mut text =
+                format!("> set {} in {} out {} slice {}", pid.tgid, rating.in_milli, rating.out_milli, rating.slice_pm);
             if rating.hub {
                 text += " hub";
             }
@@ -177,9 +148,7 @@ fn replay(text: &str) -> String {
         }
         let state = state.get_or_insert_with(|| State::new(settings.clone()).unwrap());
         if words[0] == "explain" {
-            let known = state
-                .explain(pid(words[1]))
-                .map_or("unknown".to_string(), |found| path_text(&found));
+            let known = state.explain(pid(words[1])).map_or("unknown".to_string(), |found| path_text(&found));
             writeln!(out, "explain {} {known}", words[1]).unwrap();
             continue;
         }
@@ -210,12 +179,7 @@ fn every_scenario_gives_the_actions_written_in_it() {
         for (number, (expected, happened)) in text.lines().zip(happened.lines()).enumerate() {
             assert_eq!(expected, happened, "{}:{}", path.display(), number + 1);
         }
-        assert_eq!(
-            text.lines().count(),
-            happened.lines().count(),
-            "{}: end\n{happened}",
-            path.display()
-        );
+        assert_eq!(text.lines().count(), happened.lines().count(), "{}: end\n{happened}", path.display());
         replayed += 1;
     }
     assert!(replayed >= 10, "only {replayed} scenarios found");

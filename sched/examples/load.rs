@@ -14,7 +14,10 @@ fn main() -> anyhow::Result<()> {
     let scheduler = Scheduler::load(&Settings::default(), &mut object)?;
     let pids: Vec<u32> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     for &pid in &pids {
-        scheduler.set_rating(pid, &ll_rating { in_milli: 10_000, slice_pm: 1000, weight_pm: 1000, ..ll_rating::default() })?;
+        scheduler.set_rating(
+            pid,
+            &ll_rating { in_milli: 10_000, slice_pm: 1000, weight_pm: 1000, ..ll_rating::default() },
+        )?;
     }
     scheduler.publish(!pids.is_empty(), pids.first().copied())?;
     while !scheduler.has_exited() {

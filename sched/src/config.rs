@@ -90,7 +90,10 @@ impl Settings {
             return Err(format!("minimum slice of {} ns: it is 0.1 ms to 10 ms", self.slice_min_ns));
         }
         if self.huc_slice_ns < self.slice_min_ns || self.huc_slice_ns > 100_000_000 {
-            return Err(format!("slice of {} ns: it is at least the minimum slice and at most 100 ms", self.huc_slice_ns));
+            return Err(format!(
+                "slice of {} ns: it is at least the minimum slice and at most 100 ms",
+                self.huc_slice_ns
+            ));
         }
         Ok(())
     }

@@ -5,9 +5,7 @@ use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
-use limelight_abi::sched::{
-    LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating,
-};
+use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
@@ -179,4 +177,3 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
     }
     Ok(nr_cpus)
 }
-

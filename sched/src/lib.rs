@@ -9,14 +9,7 @@ pub use config::{Policy, Settings};
 pub use handle::{EdgeCount, Exit, Scheduler};
 pub use libbpf_rs::OpenObject;
 
-#[allow(
-    clippy::all,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::too_many_lines,
-    unused_imports,
-    missing_docs
-)]
+#[allow(clippy::all, clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, unused_imports, missing_docs)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 }
