@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from vmlab import cache, commands, host, image, kernels, machine, peers, qemu
+from vmlab import cache, commands, kernels, machine, payload, peers
 from vmlab.errors import EX_UNAVAILABLE, EX_USAGE, LabError
 
 EPILOG = """exit status of exec and shell:
@@ -64,10 +64,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _setup(arguments: argparse.Namespace) -> int:
-    host.require_programs()
-    root = image.get()
+    root, emulator = payload.fetch(tuple(kernels.SERIES))
     print(f"image    {root.disk}")
-    print(f"qemu     {' '.join(qemu.find())}")
+    print(f"qemu     {next(word for word in emulator if word.endswith('qemu-system-x86_64'))}")
     for series, role in kernels.SERIES.items():
         kernel = kernels.get(series, root.busybox)
         print(f"kernel   {series} ({role}): {kernel.release}")

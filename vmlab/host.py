@@ -6,9 +6,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
+from vmlab import cache
 from vmlab.errors import LabError
 
 SIGNS = (
@@ -40,22 +44,43 @@ def explain(output: str) -> tuple[str, str]:
     return f"its last words were:\n    {tail or '(none)'}", "run the same command again; if it fails again, run the step by hand"
 
 
-def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Runs a command to its end and returns its standard output; LabError if it fails."""
+def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: dict[str, str] | None = None, patience_s: float = 20.0) -> str:
+    """Runs a command to its end and returns its standard output; LabError if it fails.
+
+    One that takes longer than `patience_s` is reported every so often, with the last line it printed.
+    """
     words = [str(word) for word in command]
-    try:
-        done = subprocess.run(
-            words, cwd=cwd, env=None if env is None else {**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", check=False,
-        )
-    except FileNotFoundError as error:
-        raise LabError(f"cannot {what}", f"there is no program {words[0]}", f"apt-get install it, or run ./lab setup ({error})") from error
-    if done.returncode != 0:
-        why, fix = explain(done.stderr + done.stdout)
-        raise LabError(f"cannot {what}: {words[0]} failed with status {done.returncode}", why, fix)
-    return done.stdout
+    begun = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            child = subprocess.Popen(words, cwd=cwd, env=None if env is None else {**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        except FileNotFoundError as error:
+            raise LabError(f"cannot {what}", f"there is no program {words[0]}", f"apt-get install it, or run ./lab setup ({error})") from error
+        try:
+            while True:
+                try:
+                    status = child.wait(patience_s)
+                    break
+                except subprocess.TimeoutExpired:
+                    last = (_text(err).strip() or _text(out).strip()).splitlines()[-1:]
+                    cache.say(f"  {what}: {time.monotonic() - begun:.0f} s{': ' + last[0][:120] if last else ''}")
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+        if status != 0:
+            why, fix = explain(_text(err) + _text(out))
+            raise LabError(f"cannot {what}: {words[0]} failed with status {status}", why, fix)
+        return _text(out)
 
 
+def _text(file: IO[bytes]) -> str:
+    """What a program has written to a file so far."""
+    return os.pread(file.fileno(), MOST_BYTES, 0).decode(errors="replace")
+
+
+MOST_BYTES = 1 << 26
+"""The most that is taken of what a program prints."""
 PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",

@@ -44,7 +44,7 @@ def _build(into: Path) -> None:
         raise LabError("cannot build the root image", "its files belong to root and other users", "run ./lab setup with sudo once")
     cache.say(f"image: installing {len(wanted())} packages and what they need (about two minutes)")
     tree = into / "tree"
-    left_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in LEFT_OUT]
+    left_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in LEFT_OUT] + ["--dpkgopt=force-unsafe-io"]
     host.run(
         ["mmdebstrap", "--variant=minbase", "--mode=root", f"--include={','.join(wanted())}", "--aptopt=APT::Install-Recommends \"false\"", *left_out,
          f"--keyring={packages.KEYRING}", packages.ROOT_SUITE, tree, packages.mirror()],

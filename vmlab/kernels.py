@@ -39,14 +39,20 @@ class Kernel:
 
 def get(series: str, busybox: Path) -> Kernel:
     """The kernel of a series, fetched and built if need be. `busybox` is a static one for the first stage."""
-    if series not in SERIES:
-        raise UsageError(f"no kernel {series!r}", "the laboratory has " + ", ".join(SERIES), "./lab exec --kernel 7.2")
-    home = cache.item(f"kernel-{series}", cache.key(RECIPE, series, *packages.SUITES, *sorted(BROKEN)), lambda into: _fetch(series, into), needs_mb=1500)
+    home = fetched(series)
     release = (home / "release").read_text().strip()
     stage = cache.item(
         f"initramfs-{series}", cache.key(RECIPE, release, busybox, *guest_files()), lambda into: _initramfs(home, release, busybox, into), needs_mb=50
     )
     return Kernel(release, home / "vmlinuz", home / "kernel.ext4", stage / "initramfs.cpio")
+
+
+def fetched(series: str) -> Path:
+    """The files of a kernel series as they come from its packages, fetched if need be."""
+    if series not in SERIES:
+        raise UsageError(f"no kernel {series!r}", "the laboratory has " + ", ".join(SERIES), "./lab exec --kernel 7.2")
+    key = cache.key(RECIPE, series, *packages.SUITES, *sorted(BROKEN))
+    return cache.item(f"kernel-{series}", key, lambda into: _fetch(series, into), needs_mb=1500)
 
 
 def guest_files() -> list[Path]:

@@ -10,6 +10,8 @@ one is reported with the upgrade that fixes it; no key is ever fetched from the 
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
 
 from vmlab import cache, host
@@ -17,6 +19,9 @@ from vmlab.errors import LabError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SUITES = ("trixie", "trixie-backports", "forky", "sid")
+FRESH_S = 3600
+"""Package lists younger than this are not fetched again."""
+UPDATING = threading.Lock()
 ROOT_SUITE = "trixie"
 
 
@@ -63,11 +68,16 @@ def options() -> list[str]:
 
 
 def update() -> None:
-    """Fetches the package lists of the suites."""
+    """Fetches the package lists of the suites, unless that has just been done."""
     if not KEYRING.exists():
         raise LabError("cannot check Debian's signatures", f"there is no {KEYRING}", "apt-get install debian-archive-keyring")
-    cache.say("package lists: fetching")
-    host.run(["apt-get", *options(), "update"], "fetch the package lists")
+    stamp = cache.root() / "lab" / "apt" / "updated"
+    with UPDATING:
+        if stamp.exists() and time.time() - stamp.stat().st_mtime < FRESH_S:
+            return
+        cache.say("package lists: fetching")
+        host.run(["apt-get", *options(), "update"], "fetch the package lists")
+        stamp.touch()
 
 
 def names(prefix: str) -> list[str]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,10 +38,19 @@ class Parts:
 def prepare(options: Options, _say: Callable[[str], None]) -> Parts:
     """Checks the options and fetches or builds what is not in the cache."""
     check(options)
-    host.require_programs()
-    root = image.get()
+    root, emulator = fetch((options.kernel,))
     peer = None if options.sched in (*PLAIN, "limelight") else peers.get(options.sched)
-    return Parts(qemu.find(), kernels.get(options.kernel, root.busybox), root, peer)
+    return Parts(emulator, kernels.get(options.kernel, root.busybox), root, peer)
+
+
+def fetch(series: Sequence[str]) -> tuple[image.Image, list[str]]:
+    """Fetches and builds image, QEMU and kernels, side by side: some wait for the network while others unpack."""
+    host.require_programs()
+    with ThreadPoolExecutor() as pool:
+        root, emulator, *rest = [pool.submit(image.get), pool.submit(qemu.find), *(pool.submit(kernels.fetched, one) for one in series)]
+        for one in rest:
+            one.result()
+        return root.result(), emulator.result()
 
 
 def check(options: Options) -> None:

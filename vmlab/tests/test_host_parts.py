@@ -110,6 +110,13 @@ def test_failing_program_is_a_lab_error():
         host.run(["no-such-program-anywhere"], "try it")
 
 
+def test_long_step_shows_progress(capfd):
+    """A command that takes longer than one's patience is reported with its last words, so that nobody takes it for hung."""
+    assert host.run(["sh", "-c", "echo unpacking >&2; sleep 0.5; echo done"], "build it", patience_s=0.2) == "done\n"
+    said = capfd.readouterr().err
+    assert "build it" in said and "unpacking" in said
+
+
 @pytest.mark.parametrize(("options", "named"), [
     (machine.Options(sched="scx_nope"), "scx_nope"), (machine.Options(kernel="5.4"), "5.4"), (machine.Options(cpus=0), "0 CPUs"),
     (machine.Options(policy="huc"), "huc"), (machine.Options(copy=("/no/such/file",)), "/no/such/file"), (machine.Options(cpus=999), "999"),
