@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Machines for the tests of the whole: every test gets a fresh one, in virtual time, so that bounds in seconds hold on any host.
+
+A test module names its machines in MACHINES, a list of vmlab.machine.Options; each of its tests runs in each of them. A test that needs
+others has its own list as the attribute `machines` (the decorator `on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.guests import Guest
+from vmlab import machine
+from vmlab.errors import LabError
+
+
+def _name(options: machine.Options) -> str:
+    parts = [options.kernel, f"{options.cpus}cpu"]
+    parts += ["desktop"] if options.desktop else []
+    parts += [options.init] if options.init != "lab" else []
+    return "-".join(parts)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Tests that cannot fail are worth nothing: this makes those of limelight's doing fail."""
+    parser.addoption("--idle-daemon", action="store_true", help="start no limelight: to see that the tests can fail")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs each test in each of its machines."""
+    if "guest" in metafunc.fixturenames:
+        machines = getattr(metafunc.function, "machines", None) or metafunc.module.MACHINES
+        metafunc.parametrize("guest", machines, ids=_name, indirect=True)
+
+
+@pytest.fixture
+def guest(request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """A fresh machine. At the end its kernel log must be clean."""
+    try:
+        with machine.boot(request.param) as booted:
+            yield Guest(booted, idle_daemon=request.config.getoption("--idle-daemon"))
+    except LabError as error:
+        # The whole text: what, why, and the fix.
+        pytest.fail(f"the laboratory: {error}", pytrace=False)

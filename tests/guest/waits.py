@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs COUNT spinning processes for SECONDS and prints, as JSON, the longest wait of any of them for a CPU and how many never ran.
+
+waits.py COUNT SECONDS. Waits are between being put off the CPU and running again, by the kernel's trace points (wakelat); who did not
+run at all in the time has no such wait, and is counted.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+count, seconds = int(sys.argv[1]), int(sys.argv[2])
+load = subprocess.Popen(["hogs", "spinning", str(count)], stdout=subprocess.PIPE, text=True)
+assert load.stdout.readline().startswith("ready")
+time.sleep(3)
+pids = [int(pid) for pid in Path(f"/proc/{load.pid}/task/{load.pid}/children").read_text().split()]
+
+
+def turns():
+    """How often each process has been given a CPU."""
+    return [int(Path(f"/proc/{pid}/schedstat").read_text().split()[2]) for pid in pids]
+
+
+before = turns()
+out = "/tmp/waits.json"
+subprocess.run(["wakelat", "--seconds", str(seconds), "--out", out, f"hogs={','.join(map(str, pids))}"], check=True, stdout=subprocess.DEVNULL)
+never = sum(1 for was, now in zip(before, turns()) if now == was)
+group = json.loads(Path(out).read_text())["groups"]["hogs"]
+load.terminate()
+load.wait()
+print(json.dumps({"processes": len(pids), "longest_s": max(group["requeue_ns"]) / 1e9, "never_ran": never, "waits": len(group["requeue_ns"])}))

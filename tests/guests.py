@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tests do with a machine: start and end the daemon, ask it, run programs as the person, and see what was left changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vmlab.machine import Machine, Options, Result
+
+SCRIPTS = Path(__file__).resolve().parent / "guest"
+STATE = "/sys/kernel/sched_ext/state"
+#: Loading takes 8 s of the laboratory's slow CPU, mostly in the kernel's verifier; several times that on four CPUs under load.
+LOAD_S = 120
+#: Every series of kernels the project is tested on, and one CPU and four: a scheduler has different bugs on each.
+EVERYWHERE = [Options(kernel=kernel, cpus=cpus) for kernel in ("7.2", "6.18") for cpus in (1, 4)]
+DESKTOP = Options(desktop=True)
+
+
+def on(*machines: Options) -> Callable:
+    """Has a test run in these machines instead of its module's."""
+
+    def mark(function: Callable) -> Callable:
+        function.machines = list(machines)
+        return function
+
+    return mark
+
+
+class Guest:
+    """A machine and the limelight in it."""
+
+    def __init__(self, machine: Machine, idle_daemon: bool) -> None:
+        self.machine = machine
+        self.idle_daemon = idle_daemon
+        machine.put(SCRIPTS)
+
+    def run(self, command: str | Sequence[str], user: str = "root", timeout_s: float = 120) -> Result:
+        """Runs a command to its end, whatever its status."""
+        return self.machine.run(command, timeout_s=timeout_s, user=user)
+
+    def check(self, command: str | Sequence[str], user: str = "root", timeout_s: float = 120) -> str:
+        """Runs a command that has to succeed; returns what it printed."""
+        result = self.run(command, user, timeout_s)
+        assert result.status == 0, f"{command}: status {result.status}\n{result.stderr}{result.stdout}"
+        return result.stdout
+
+    def script(self, name: str, *words: object, timeout_s: float = 300) -> dict:
+        """Runs tests/guest/NAME.py in the guest; returns the JSON it prints."""
+        return json.loads(self.check(["python3", f"/root/in/guest/{name}.py", *map(str, words)], timeout_s=timeout_s))
+
+    def background(self, command: str, user: str = "root") -> int:
+        """Starts a program that stays; returns its process id. Its output goes to /run/test/NAME.log."""
+        name = command.split()[0].rsplit("/", 1)[-1]
+        self.check("mkdir -p -m 1777 /run/test")
+        return int(self.check(f"setsid {command} >>/run/test/{name}.log 2>&1 </dev/null & echo $!", user))
+
+    def start_limelight(self, *words: str) -> int:
+        """Starts the daemon and waits until it is in charge; returns its process id."""
+        if self.idle_daemon:
+            return self.background("sleep infinity")
+        pid = self.background(" ".join(["limelight run", *words]))
+        waited = self.run(f"until [ $(cat {STATE}) = enabled ]; do kill -0 {pid} || exit 1; sleep 0.05; done", timeout_s=LOAD_S)
+        assert waited.status == 0, f"limelight did not take charge:\n{self.log()}"
+        return pid
+
+    def log(self) -> str:
+        """What the daemon has said so far."""
+        return self.run(["cat", "/run/test/limelight.log"]).stdout
+
+    def state(self) -> str:
+        """Whether a sched_ext scheduler is in charge: enabled or disabled."""
+        return self.check(["cat", STATE]).strip()
+
+    def seconds_until_disabled(self, blow: str, limit_s: float = 10) -> float:
+        """Does `blow`; returns how long after it the kernel's own scheduler was back, in seconds of the guest."""
+        seen = self.script("blow", blow, limit_s)
+        assert seen["before"] == "enabled", "limelight was not in charge before the blow"
+        assert seen["after"] == "disabled", f"it is still in charge {limit_s:g} s later"
+        return seen["back_s"]
+
+    def wait_until_gone(self, pid: int, limit_s: float = 30) -> None:
+        """Waits for a process to end."""
+        self.check(f"for i in $(seq {int(limit_s * 20)}); do kill -0 {pid} 2>/dev/null || exit 0; sleep 0.05; done; exit 1")
+
+    def status(self) -> dict:
+        """limelight status --json."""
+        return json.loads(self.check(["limelight", "status", "--json"]))
+
+    def rated(self) -> dict[str, dict]:
+        """The rated processes by name."""
+        return {process["name"]: process for process in self.status()["processes"]}
+
+    def wait_for(self, question: Callable[[], object], what: str, limit_s: float = 10) -> None:
+        """Asks until the answer is true, letting 0.1 s pass in the guest each time."""
+        for _ in range(int(limit_s * 10)):
+            if question():
+                return
+            self.check("sleep 0.1")
+        raise AssertionError(f"{what}: not within {limit_s:g} s\n{self.log()}")
+
+    def type(self, title: str, keys: int = 1, *options: str) -> None:
+        """Has the person press keys in a window, and waits until the window has changed after each."""
+        self.check(["person", "type", "--title", title, "--count", str(keys), "--out", "/tmp/typed.json", *options])
+        assert json.loads(self.check("cat /tmp/typed.json"))["lost"] == 0, f"{title} did not react"
+
+    def processes(self, name: str) -> list[int]:
+        """The processes of that name, oldest first."""
+        return [int(pid) for pid in self.run(["pgrep", "-x", name]).stdout.split()]
+
+    def knobs(self) -> dict[str, str]:
+        """Everything limelight could have changed and left so: see tests/guest/knobs.py."""
+        return self.script("knobs")
+
+
+def assert_unchanged(guest: Guest, before: dict[str, str], but: str = "") -> None:
+    """Nothing differs from an earlier look at the knobs, but for one. The kernel takes a moment to free BPF objects: it gets 2 s.
+
+    Kernel threads come and go by themselves: of tasks only those count that were there both times. Programs that stay are a knob.
+    """
+    for _ in range(20):
+        after = guest.knobs()
+        names = {name for name in before.keys() | after.keys() if not name.startswith("nice") or (name in before and name in after)}
+        changed = [name for name in sorted(names) if before.get(name) != after.get(name) and name != but]
+        if not changed:
+            return
+        guest.check("sleep 0.1")
+    told = "\n".join(f"{name}\n  before: {before.get(name)}\n  after:  {after.get(name)}" for name in changed)
+    raise AssertionError(f"left changed:\n{told}")

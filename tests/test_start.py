@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Starting, answering and stopping, on both kernels, on one CPU and on four."""
+
+import json
+
+from tests.guests import EVERYWHERE, Guest, assert_unchanged, on
+from vmlab.machine import Options
+
+MACHINES = [Options()]
+
+
+@on(*EVERYWHERE)
+def test_takes_over_and_gives_back(guest: Guest) -> None:
+    """The daemon takes charge of every task; after SIGTERM the kernel's own scheduler is back and nothing is left changed."""
+    before = guest.knobs()
+    pid = guest.start_limelight()
+    assert guest.check("cat /sys/kernel/sched_ext/root/ops").startswith("limelight")
+    guest.check("hogs chatty 8 --seconds 1 && hogs bursty 8 --seconds 1")
+    assert guest.state() == "enabled"
+    guest.check(f"kill {pid}")
+    guest.wait_until_gone(pid)
+    assert guest.state() == "disabled"
+    assert_unchanged(guest, before)
+    assert "the kernel's own scheduler runs the CPUs again" in guest.log()
+
+
+def test_the_papers_policy_starts_too(guest: Guest) -> None:
+    """`--policy huc` takes charge and says that it is the one in force."""
+    guest.start_limelight("--policy", "huc")
+    assert guest.status()["policy"] == "huc"
+
+
+def test_a_second_daemon_is_refused(guest: Guest) -> None:
+    """A second `limelight run` ends with a message that names the first, and the first stays in charge."""
+    guest.start_limelight()
+    second = guest.run("limelight run")
+    assert second.status == 1
+    assert second.stderr.count("\n") == 1 and "another limelight daemon is running" in second.stderr, second.stderr
+    assert guest.state() == "enabled"
+    assert guest.status()["uptime_s"] >= 0
+
+
+def test_root_is_needed(guest: Guest) -> None:
+    """An ordinary user is told that the daemon needs root, and how to start it; nothing is loaded."""
+    refused = guest.run("limelight run", user="person")
+    assert refused.status == 1 and "sudo limelight run" in refused.stderr
+    assert guest.state() == "disabled"
+
+
+@on(Options(desktop=True))
+def test_views_answer_by_who_asks(guest: Guest) -> None:
+    """Root sees every rated process, their owner their own, another user none; the graph is root's."""
+    guest.background("xclient --title mine --work-us 500", user="person")
+    guest.start_limelight()
+    guest.wait_for(lambda: any("watched" in display["state"] for display in guest.status()["displays"]), "the display is watched")
+    guest.type("mine")
+    guest.wait_for(lambda: "xclient" in guest.rated(), "the client is rated")
+    names = {user: _names_seen_by(guest, user) for user in ("root", "person", "nobody")}
+    assert "xclient" in names["root"] and "xclient" in names["person"]
+    assert names["nobody"] == set()
+    assert guest.check("limelight graph").startswith("digraph")
+    refused = guest.run("limelight graph", user="person")
+    assert refused.status == 1 and "sudo limelight graph" in refused.stderr
+
+
+def _names_seen_by(guest: Guest, user: str) -> set[str]:
+    status = json.loads(guest.check(f"setpriv --reuid {user} --regid nogroup --clear-groups limelight status --json"))
+    return {process["name"] for process in status["processes"]}
+
+
+def test_statistics_are_served(guest: Guest) -> None:
+    """The sched_ext ecosystem's statistics socket answers with the counters, by names and with descriptions."""
+    guest.start_limelight()
+    guest.check("hogs bursty 4 --seconds 2")
+    answers = guest.script("scx_stats")
+    assert answers["stats"]["uptime_s"] >= 1
+    assert any(value > 0 for value in answers["stats"]["counters"].values())
+    assert answers["stats_meta"]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Installed as a package would, under systemd."""
+
+from pathlib import Path
+
+from tests.guests import LOAD_S, Guest
+from vmlab.machine import Options
+
+MACHINES = [Options(init="systemd")]
+PACKAGING = Path(__file__).resolve().parent.parent / "packaging"
+
+
+def _install(guest: Guest) -> str:
+    guest.machine.put(PACKAGING)
+    found = "find /usr /etc -xdev -newer /run/test/mark -type f | sort"
+    guest.check("mkdir -p /run/test && touch /run/test/mark && sleep 0.1")
+    guest.check("PREFIX=/usr /root/in/packaging/install --binary /usr/local/bin/limelight && systemctl daemon-reload")
+    return guest.check(found)
+
+
+def test_the_unit_runs_and_is_restarted(guest: Guest) -> None:
+    """systemctl start puts limelight in charge under its sandbox; killed, it is started again; stopped, the kernel's scheduler is back."""
+    _install(guest)
+    guest.check("systemctl start limelight")
+    guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge", LOAD_S)
+    guest.check("limelight status")
+    guest.check("kill -9 $(systemctl show -P MainPID limelight)")
+    guest.check("sleep 2")
+    guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge again", LOAD_S)
+    guest.check("systemctl stop limelight")
+    assert guest.state() == "disabled"
+    assert guest.run("systemctl is-failed limelight").stdout.strip() == "inactive"
+    assert "the kernel's own scheduler runs the CPUs again" in guest.check("journalctl -u limelight -o cat")
+
+
+def test_uninstalled_it_leaves_no_file(guest: Guest) -> None:
+    """packaging/install --uninstall removes every file that the install brought."""
+    brought = _install(guest).split()
+    assert any(path.endswith("/bin/limelight") for path in brought)
+    assert any(path.endswith("limelight.service") for path in brought)
+    guest.check("PREFIX=/usr /root/in/packaging/install --uninstall")
+    left = [path for path in brought if guest.run(["test", "-e", path]).status == 0]
+    assert left == []

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Nobody starves (promise 5), and the kernel's watchdog never has to step in."""
+
+from tests.guests import Guest, on
+from vmlab.machine import Options
+
+MACHINES = [Options()]
+RUNNABLE = 1000
+#: Promise 5: with 1,000 runnable per CPU nobody waits longer.
+WAIT_S = 1.0
+#: Longer than the scheduler's own watchdog limit (sched/bpf/main.bpf.c, timeout_ms).
+PAST_THE_WATCHDOG_S = 15
+
+
+def test_a_thousand_runnable_processes_wait_a_second_at_most(guest: Guest) -> None:
+    """With 1,000 spinning processes on one CPU each runs again within a second."""
+    guest.start_limelight()
+    seen = guest.script("waits", RUNNABLE, 4)
+    assert seen["processes"] == RUNNABLE
+    assert seen["never_ran"] == 0
+    assert seen["longest_s"] <= WAIT_S
+
+
+@on(Options(desktop=True))
+def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
+    """The same while a program the person types into takes all the CPU it can get."""
+    guest.background("xclient --title greedy --spin --work-us 500", user="person")
+    guest.start_limelight()
+    guest.background("person wander --title greedy --seconds 60 --out /dev/null")
+    guest.check("sleep 3")
+    seen = guest.script("waits", RUNNABLE, 4)
+    assert guest.rated()["xclient"]["class"] == "HUCIN"
+    assert seen["never_ran"] == 0
+    assert seen["longest_s"] <= WAIT_S
+
+
+@on(Options(), Options(cpus=4), Options(cpus=4, kernel="6.18"))
+def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
+    """A SCHED_FIFO process that spins on the first CPU for 15 s, longer than the watchdog waits, leaves limelight in charge."""
+    daemon = guest.start_limelight()
+    load = guest.background("hogs bursty 8")
+    guest.check(f"chrt -f 40 taskset -c 0 hogs spinning 1 --seconds {PAST_THE_WATCHDOG_S}")
+    assert guest.state() == "enabled"
+    guest.check(f"kill -0 {daemon} && kill {load}")
+
+
+def test_the_watchdog_stays_quiet_beside_every_load(guest: Guest) -> None:
+    """Beside twenty bursty, spinning and chatty processes for longer than the watchdog waits, limelight stays in charge."""
+    guest.start_limelight()
+    guest.check(f"hogs bursty 20 --seconds {PAST_THE_WATCHDOG_S} & hogs spinning 20 --seconds {PAST_THE_WATCHDOG_S} & "
+                f"hogs chatty 20 --seconds {PAST_THE_WATCHDOG_S} & wait")
+    assert guest.state() == "enabled"
