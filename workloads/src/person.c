@@ -201,7 +201,10 @@ static void drag_window(struct eye *eye, const struct options *options, struct r
 			drag.done++;
 		}
 	}
+	/* The window manager still has the pointer: let it end the drag before the window may go away. */
 	eye_button(eye, 1, false);
+	XSync(eye->display, False);
+	sleep_until_ns(now_ns() + 500 * NS_PER_MS);
 }
 
 /* Waits for a window that was not there to show its first frame; returns it, or None. */
