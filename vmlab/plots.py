@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draws results: one SVG per experiment, in the manner of the paper's figure.
+"""Draws results in the manner of the paper's figure.
 
 Colours belong to schedulers everywhere, line styles to loads, so that two plots can be read side by side.
 """
@@ -7,6 +7,7 @@ Colours belong to schedulers everywhere, line styles to loads, so that two plots
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import matplotlib
 
@@ -63,12 +64,22 @@ def _with_unloaded(rows: list[Row], load: object) -> list[Row]:
     return [row for row in rows if row.point.get("load") in (load, "none")]
 
 
-def _finish(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """The figure as an SVG element to put into a page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    pyplot.close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Writes the figure as a picture."""
+    figure.savefig(path, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+
+
+def close(figure: Figure) -> None:
+    """Gives the figure's memory back."""
+    pyplot.close(figure)
 
 
 def _categories(axis, values: list) -> list[int]:
@@ -77,7 +88,7 @@ def _categories(axis, values: list) -> list[int]:
     return list(range(len(values)))
 
 
-def film(experiment: Experiment, rows: list[Row]) -> str:
+def film(experiment: Experiment, rows: list[Row]) -> Figure:
     """CPU shares stacked over the number of background processes, frame loss as a line: HuC's Figure 1 and 7.
     One panel per scheduler (across) and load (down)."""
     loads = [load for load in _values(rows, "load") if load != "none"] or ["none"]
@@ -99,7 +110,7 @@ def film(experiment: Experiment, rows: list[Row]) -> str:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(labels))
     figure.tight_layout()
-    return _finish(figure)
+    return figure
 
 
 def _film_panel(axis, rows: list[Row]) -> None:
@@ -117,7 +128,7 @@ def _film_panel(axis, rows: list[Row]) -> None:
     axis.set_ylim(0, 100)
 
 
-def latency(experiment: Experiment, rows: list[Row]) -> str:
+def latency(experiment: Experiment, rows: list[Row]) -> Figure:
     """A metric over the number of background processes, one panel per kind of line, on a logarithmic axis where it is a time:
     HuC's Figures 4 and 9."""
     plot = experiment.plot
@@ -140,7 +151,7 @@ def latency(experiment: Experiment, rows: list[Row]) -> str:
         handles.update({name: handle for handle, name in zip(*axis.get_legend_handles_labels())})
     figure.legend(handles.values(), handles.keys(), loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(4, max(1, len(handles))))
     figure.tight_layout()
-    return _finish(figure)
+    return figure
 
 
 def _metric_name(experiment: Experiment) -> str:
@@ -183,7 +194,7 @@ def _style_of(row: Row, styles: list[str]) -> tuple:
     return tuple(row.point[name] for name in styles)
 
 
-def cdf(rows: list[Row], series: str, split: str, unit: str) -> str:
+def cdf(rows: list[Row], series: str, split: str, unit: str) -> Figure:
     """Cumulative distributions on a logarithmic axis, one panel per scheduler: HuC's Figure 3."""
     schedulers = list(dict.fromkeys(label(row) for row in rows))
     figure, axes = pyplot.subplots(1, len(schedulers), figsize=(1.0 + 3.4 * len(schedulers), 3.0), squeeze=False, sharey=True, sharex=True)
@@ -204,10 +215,10 @@ def cdf(rows: list[Row], series: str, split: str, unit: str) -> str:
     axes[0][0].set_ylabel("% of samples")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout()
-    return _finish(figure)
+    return figure
 
 
-def bars(experiment: Experiment, rows: list[Row]) -> str:
+def bars(experiment: Experiment, rows: list[Row]) -> Figure:
     """Stacked bars per value of one parameter, the schedulers side by side: HuC's Figures 2, 8 and 10."""
     plot = experiment.plot
     values = _values(rows, plot["x"])
@@ -237,7 +248,7 @@ def bars(experiment: Experiment, rows: list[Row]) -> str:
     axis.margins(y=0.25 if len(plot["stack"]) > 1 and len(schedulers) > 1 else 0.05)
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     axis.grid(axis="x", visible=False)
-    return _finish(figure)
+    return figure
 
 
 def _bar_height(row: Row, metric: str, rows: list[Row], relative: str | None) -> float:
@@ -248,14 +259,14 @@ def _bar_height(row: Row, metric: str, rows: list[Row], relative: str | None) ->
     return value / base.metrics[metric] if base and base.metrics.get(metric) else 0.0
 
 
-def draw(experiment: Experiment, rows: list[Row]) -> list[tuple[str, str]]:
-    """Every plot of an experiment as (caption, SVG): one set per number of CPUs and value of what the plot has no axis for."""
+def draw(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
+    """Every plot of an experiment with its caption: one set per number of CPUs and value of what the plot has no axis for."""
     drawn = []
     for cpus in sorted({row.cpus for row in rows}):
         mine = [row for row in rows if row.cpus == cpus]
         caption = f"{cpus} CPU{'s' if cpus > 1 else ''}"
         for extra, part in _parts(experiment, mine):
-            drawn += [(", ".join(filter(None, [caption, extra, more])), svg) for more, svg in _draw_part(experiment, part)]
+            drawn += [(", ".join(filter(None, [caption, extra, more])), figure) for more, figure in _draw_part(experiment, part)]
     return drawn
 
 
@@ -272,7 +283,7 @@ def _parts(experiment: Experiment, rows: list[Row]) -> list[tuple[str, list[Row]
     return [(f"{split} {value}", _at(rows, **{split: value})) for value in _values(rows, split)]
 
 
-def _draw_part(experiment: Experiment, rows: list[Row]) -> list[tuple[str, str]]:
+def _draw_part(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
     plot = experiment.plot
     if plot["kind"] == "film":
         return [("", film(experiment, rows))]

@@ -62,8 +62,9 @@ def _section(one: Experiment, kept: Results, verdicts: list[Verdict]) -> str:
         f"<div class=claim><span class=soft>{_escape(origin)}:</span> {_escape(one.claim)}</div>",
         "<ul>" + "".join(_verdict_line(line) for line in results.verdict_lines(verdicts)) + "</ul>",
     ]
-    for caption, svg in plots.draw(one, kept.rows):
-        parts.append(f"<figure>{svg}<figcaption>{_escape(caption)}</figcaption></figure>")
+    for caption, figure in plots.draw(one, kept.rows):
+        parts.append(f"<figure>{plots.svg(figure)}<figcaption>{_escape(caption)}</figcaption></figure>")
+        plots.close(figure)
     parts.append("<details><summary>all rows, with what was measured by what</summary>" + _sources(kept.rows) + _table(one, kept.rows, verdicts) + "</details>")
     parts.append("<p class=soft>made by " + ", ".join(f"<code>{_escape(command)}</code>" for command in kept.commands) + "</p></section>")
     return "\n".join(parts)
