@@ -12,20 +12,23 @@ def sentence(item: pytest.Item) -> str:
     return text.split(". ")[0]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses tests that do not say what they show, as the kernel's sched_ext tests do."""
     silent = [item.nodeid for item in items if not sentence(item)]
     if silent:
         raise pytest.UsageError(f"no sentence on: {', '.join(silent)}; reason: a test says what it shows; fix: give it a docstring")
+    if config.get_verbosity() > 0:
+        config.pluginmanager.register(Sentences(config, {item.nodeid: sentence(item) for item in items}))
 
 
-def pytest_runtest_logstart(nodeid: str, location: tuple) -> None:
-    """Starts each test on a line of its own: some take a while, and the one that hangs should be seen."""
+class Sentences:
+    """Shows each test's sentence before its name: some tests take a while."""
 
+    def __init__(self, config: pytest.Config, by_test: dict[str, str]) -> None:
+        self.reporter = config.pluginmanager.get_plugin("terminalreporter")
+        self.by_test = by_test
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Shows the sentence under the test's name."""
-    reporter = item.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and item.config.get_verbosity() > 0:
-        reporter.write_line(f"\n    {sentence(item)}")
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Comes outside the capture of the test's own output."""
+        self.reporter.write_line(self.by_test.get(nodeid, ""))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`./demo`: a film, and an editor in a terminal, beside ten bursty processes, under the kernel's own scheduler and under limelight.
+
+The measuring is that of the experiments `huc-fig7` and `key-to-screen`, at a few points of one load. Each scheduler has one machine,
+booted by a process of its own: two cores run both at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from vmlab import assets, cache, commands, engine, experiment, machine, results
+from vmlab.errors import LabError
+from vmlab.judge import Row
+
+SCHEDULERS = {"eevdf": "the kernel's scheduler", "limelight": "limelight"}
+#: The load of the demonstration: CPU usage cannot tell it from a film player (each process uses 3 ms and sleeps 1 ms).
+LOAD = "bursty"
+BESIDE = 10
+COUNTS = (0, 2, 4, 6, 8, 10)
+SCENE = commands.ROOT / "experiments" / "guest" / "scene.py"
+#: What is measured, and where it is told in the table: (experiment, settings).
+FILM = ("huc-fig7", [f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=5"])
+KEYS = ("key-to-screen", ["editor=vim", f"load={LOAD}", f"count=0,{BESIDE}", "keys=40"])
+#: The columns of the table: (experiment, metric, heading, format).
+TABLE = (
+    ("huc-fig7", "frame_loss_pct", "frames lost", "{:.1f} %"),
+    ("huc-fig7", "dispatch.p50", "dispatch latency p50", "{:.2f} ms"),
+    ("huc-fig7", "dispatch.p99", "p99", "{:.2f} ms"),
+    ("key-to-screen", "key_to_screen.p50", "key to screen p50", "{:.2f} ms"),
+    ("key-to-screen", "key_to_screen.p99", "p99", "{:.2f} ms"),
+)
+
+
+def plan_of(name: str, settings: list[str], sched: str, say: engine.Say) -> engine.Plan:
+    """The points of one experiment under one scheduler."""
+    one = experiment.find(commands.ROOT, name)
+    files = assets.prepare(one.assets, commands.ROOT, cache.root(), say)
+    return engine.Plan(one, one.points(False, settings), [(sched, "")], [1], "7.2", 1, commands.ROOT, files)
+
+
+def measure(sched: str, out: Path, say: engine.Say) -> None:
+    """Boots one machine, measures both experiments in it and takes a picture of its desktop; writes all of it into `out`."""
+    plans = [plan_of(*wanted, sched, say) for wanted in (FILM, KEYS)]
+    (options,) = plans[0].machines()
+    with machine.boot(replace(options, memory_mb=max(plan.experiment.memory_mb for plan in plans)), say) as guest:
+
+        @contextlib.contextmanager
+        def same(_options: machine.Options) -> Iterator[machine.Machine]:
+            yield guest
+
+        for plan in plans:
+            kept = results.Results(plan.experiment.name)
+            kept.put(engine.run(plan, same, say, lambda _rows: None), "./demo")
+            kept.save(out / f"{plan.experiment.name}-{sched}.json", [])
+        say("taking a picture of the desktop")
+        guest.put(SCENE, "/root/in/guest")
+        guest.check(["python3", "/root/in/guest/scene.py", LOAD, str(BESIDE), f"/root/out/desktop-{sched}.png"], env={"PYTHONPATH": "/root/in/guest"})
+        guest.get("/root/out", out)
+
+
+def rows_of(out: Path, name: str) -> list[Row]:
+    """What was measured of one experiment, both schedulers."""
+    return [row for sched in SCHEDULERS for row in results.load(out / f"{name}-{sched}.json", name).rows]
+
+
+def table(out: Path) -> str:
+    """The figures at ten background processes, and those of the idle machine beside them, as text."""
+    heads = ["", *(title for _, _, title, _ in TABLE)]
+    lines = [heads]
+    for count in (0, BESIDE):
+        beside = f", {count} {LOAD} processes beside it" if count else ", nothing beside it"
+        for sched, name in SCHEDULERS.items():
+            lines.append([name + beside, *(_cell(out, one, metric, form, sched, count) for one, metric, _, form in TABLE)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return "\n".join("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))) for line in lines)
+
+
+def _cell(out: Path, name: str, metric: str, form: str, sched: str, count: int) -> str:
+    found = [row.metrics[metric] for row in rows_of(out, name) if row.scheduler == sched and row.point["count"] == count]
+    return form.format(found[0]) if found else "–"
+
+
+def picture(out: Path) -> Path:
+    """HuC's Figure 1 beside its Figure 7: the shares of player, X server and load, and the frames lost, over the background processes."""
+    from vmlab import plots  # matplotlib takes a second to load
+
+    path = out / "film.png"
+    figure = plots.film(experiment.find(commands.ROOT, FILM[0]), rows_of(out, FILM[0]))
+    figure.savefig(path, dpi=160, bbox_inches="tight")
+    return path
+
+
+def both(out: Path) -> None:
+    """Measures under both schedulers, at once where there are two cores; LabError when one of them fails."""
+    # What both need is made once, before.
+    for name, settings in (FILM, KEYS):
+        plan_of(name, settings, "eevdf", cache.say)
+    words = [sys.executable, "-m", "vmlab.demo", "--out", str(out), "--only"]
+    together = len(os.sched_getaffinity(0)) > 1
+    running = {}
+    for sched in SCHEDULERS:
+        running[sched] = subprocess.Popen([*words, sched])
+        if not together:
+            running[sched].wait()
+    statuses = {sched: program.wait() for sched, program in running.items()}
+    for sched, status in statuses.items():
+        if status:
+            raise LabError(f"nothing could be measured under {SCHEDULERS[sched]}", "its message is above", "run ./demo again; what was built is kept")
+
+
+def _prefixed(sched: str) -> Callable[[str], None]:
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"demo: [{time.monotonic() - began:4.0f} s] {SCHEDULERS[sched]}: {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def main() -> int:
+    """The demonstration; the status says whether it could be given."""
+    parser = argparse.ArgumentParser(prog="demo")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", choices=SCHEDULERS)
+    arguments = parser.parse_args()
+    out = arguments.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        if arguments.only:
+            measure(arguments.only, out, _prefixed(arguments.only))
+            return 0
+        both(out)
+    except LabError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return 130
+    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(out)}\n")
+    print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
+    for sched, name in SCHEDULERS.items():
+        print(f"the desktop under {name}:  {out / f'desktop-{sched}.png'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
