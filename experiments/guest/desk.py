@@ -8,6 +8,7 @@ falls back to the ordinary class in every program it starts: it neither competes
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import pwd
@@ -26,6 +27,8 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 SETTLE_S = 2.0
 #: A program of the desktop that has not started after this long will not (virtual seconds, under 1,000 hogs).
 START_S = 120.0
+#: Virtual seconds after which a measurement is taken to hang.
+HANG_S = 600.0
 
 
 class MeasureError(Exception):
@@ -276,6 +279,8 @@ def write_result(metrics: dict[str, float], series_by_name: dict[str, dict]) -> 
 
 def run(measure) -> None:
     """The main of every `measure`: sets the stage, measures, writes; explains what went wrong and exits with 1."""
+    # Whoever hangs says where: the engine gives up some minutes later, and would have nothing to tell.
+    faulthandler.dump_traceback_later(HANG_S, exit=True)
     try:
         become_instrument()
         equal_sessions()

@@ -35,6 +35,7 @@ struct client {
 	GC gc;
 	unsigned width, height;
 	uint64_t frames;
+	bool shown; /* the first Expose has been answered */
 	struct samples lateness;
 };
 
@@ -146,12 +147,11 @@ static void take_events(struct client *client, const struct options *options)
 			client->width = (unsigned)event.xconfigure.width;
 			client->height = (unsigned)event.xconfigure.height;
 		} else if (event.type == Expose && event.xexpose.count == 0) {
-			const bool first = client->frames == 0;
-
 			XFillRectangle(client->display, client->window, client->gc, 0, 0, client->width, client->height);
-			client->frames += first;
+			client->frames++;
 			XFlush(client->display);
-			if (first) {
+			if (!client->shown) {
+				client->shown = true;
 				printf("ready %d %lu\n", getpid(), client->window);
 				fflush(stdout);
 			}
@@ -182,6 +182,8 @@ static void take_period(struct client *client, const struct options *options, in
 		return;
 	samples_add(&client->lateness, now_ns() - *due_ns);
 	*due_ns += expirations * options->period_ns;
+	if (!client->shown)
+		return; /* nothing can be seen yet */
 	burn_cpu_ns(options->period_work_ns);
 	draw(client, options->draw_px);
 }
