@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The page: every experiment's plots can be drawn, and what was missed is shown as missed."""
+
+from pathlib import Path
+
+import pytest
+
+from vmlab import experiment, report, samples
+from vmlab.judge import Row
+from vmlab.results import Results
+
+matplotlib = pytest.importorskip("matplotlib")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def rows_for(one: experiment.Experiment, value: float) -> list[Row]:
+    """A row for every point of the quick form, all metrics of the columns and the plot set to `value`."""
+    names = {column.metric for column in one.columns} | set(one.plot.get("stack", []))
+    names |= {one.plot[key] for key in ("metric",) if key in one.plot}
+    series = {one.plot[key]: samples.Series.of([value, 2 * value], "ms", "a test").to_json() for key in ("cdf", "series") if key in one.plot}
+    return [
+        Row(scheduler, "", 1, "7.2", point, dict.fromkeys(names, value), {}, series, 1)
+        for scheduler in one.schedulers
+        for point in one.points(True, [])
+    ]
+
+
+@pytest.mark.parametrize("folder", experiment.folders(ROOT), ids=lambda folder: folder.name)
+def test_every_experiment_can_be_drawn(folder):
+    """A section with claim, plot, table, command and source comes out for every experiment of the repository."""
+    one = experiment.load(folder)
+    page = report.render([(one, Results(one.name, rows_for(one, 0.5), [f"./lab run {one.name}"]))])
+    assert "<svg" in page
+    assert f"./lab run {one.name}" in page
+    assert one.title.split()[0] in page
+
+
+def test_misses_are_shown_as_misses():
+    """A figure beyond its bound is marked, with the figure and the bound."""
+    one = experiment.find(ROOT, "own-cpu")
+    good = report.render([(one, Results(one.name, rows_for(one, 0.5), []))])
+    bad = report.render([(one, Results(one.name, rows_for(one, 7.0), []))])
+    assert "<span class=kept>1 of 1</span>" in good
+    assert "<span class=missed>0 of 1</span>" in bad
+    assert "helper_cpu_pct = 7, at most 1" in bad
+
+
+def test_text_is_escaped():
+    """A reason of ejection from a kernel log cannot put markup into the page."""
+    one = experiment.find(ROOT, "own-cpu")
+    (row,) = rows_for(one, 0.5)
+    hostile = Row(**{**row.to_json(), "ejected": "<script>alert(1)</script>"})
+    assert "<script>" not in report.render([(one, Results(one.name, [hostile], []))])
