@@ -66,6 +66,11 @@ def scheduler_cost(desk_state: str, samples: int) -> tuple[dict, dict]:
     return metrics, {f"{what}_cost": desk.series(data["cost_ns"], data["source"], "us") for what, data in costs.items()}
 
 
+def _is_helper(pid: int) -> bool:
+    """Whether this process of limelight is the per-login helper that watches a display."""
+    return b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def own_cpu(seconds: int) -> tuple[dict, dict]:
     """CPU share of limelight's daemon and of its helper while a film plays and somebody types."""
     with Stage() as stage:
@@ -74,7 +79,7 @@ def own_cpu(seconds: int) -> tuple[dict, dict]:
         stage.wander("typed", 3600.0)
         time.sleep(apps.WARM_UP_S)
         pids = desk.limelight_processes()
-        helpers = [pid for pid in pids if b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        helpers = [pid for pid in pids if _is_helper(pid)]
         before = {pid: desk.process_cpu_s(pid) for pid in pids}
         time.sleep(seconds)
         used = {pid: 100 * (desk.process_cpu_s(pid) - before[pid]) / seconds for pid in pids}
@@ -95,26 +100,8 @@ def rating_pass() -> tuple[dict, dict]:
     return {"pass_ms": max(times)}, {}
 
 
-def _knobs() -> dict[str, str]:
-    """Everything a desktop scheduler might turn: to be the same before it came and after it went."""
-    files = [
-        *Path("/proc/sys/kernel").glob("sched*"),
-        *Path("/sys/fs/cgroup").rglob("cpu.weight"),
-        *Path("/sys/fs/cgroup").rglob("cpu.weight.nice"),
-        *Path("/sys/fs/cgroup").rglob("cgroup.subtree_control"),
-        *Path("/sys/kernel/tracing/events/sched").glob("*/enable"),
-        Path("/sys/kernel/tracing/set_event_pid"),
-        Path("/proc/sys/vm/swappiness"),
-    ]
-    return {str(path): desk.read(path) for path in sorted(files) if path.is_file()}
-
-
-def _is_helper(pid: int) -> bool:
-    return b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-
-
 def recovery(how: str, load: str, count: int, seed: int) -> tuple[dict, dict]:
-    """How long after a blow the kernel's own scheduler is back, and whether anything limelight changed stays changed.
+    """How long after a blow the kernel's own scheduler is back, and how many processes of limelight are left then.
 
     `how`: kill-daemon, kill-all (daemon and helper, kill -9), sysrq-s.
     """
