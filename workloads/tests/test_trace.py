@@ -12,18 +12,18 @@ BUILD = Path(__file__).resolve().parent.parent / "build"
 #: Two CPUs; task 100 is followed, 200 is somebody else, 101 is a thread 100 makes.
 TRACE = """\
 # tracer: nop
-      <idle>-0     [000] d..2.     1.000000: sched_waking: comm=a pid=100 prio=120 target_cpu=000
-      <idle>-0     [000] d..2.     1.000060: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=100 next_prio=120
-           a-100   [000] d..2.     1.001060: sched_switch: prev_comm=a prev_pid=100 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=200 next_prio=120
-           b-200   [000] d..2.     1.004060: sched_switch: prev_comm=b prev_pid=200 prev_prio=120 prev_state=S ==> next_comm=a next_pid=100 next_prio=120
-           a-100   [000] d..2.     1.004100: sched_waking: comm=a pid=100 prio=120 target_cpu=000
-           a-100   [000] d..2.     1.004560: sched_switch: prev_comm=a prev_pid=100 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
-      <idle>-0     [000] d..2.     2.000000: sched_waking: comm=x pid=7 pid=100 prio=120 target_cpu=000
-      <idle>-0     [000] d..2.     2.000000: sched_waking: comm=z pid=200 prio=120 target_cpu=000
-      <idle>-0     [000] d..2.     2.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x pid=7 next_pid=100 next_prio=120
-           a-100   [000] d..2.     2.000200: sched_process_fork: comm=a pid=100 child_comm=a child_pid=101
-           a-100   [001] d..2.     2.000300: sched_waking: comm=a pid=101 prio=120 target_cpu=001
-      <idle>-0     [001] d..2.     2.000310: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=101 next_prio=120
+   <idle>-0 [000] d..2. 1.000000: sched_waking: comm=a pid=100 prio=120 target_cpu=000
+   <idle>-0 [000] d..2. 1.000060: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=100 next_prio=120
+   a-100 [000] d..2. 1.001060: sched_switch: prev_comm=a prev_pid=100 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=200 next_prio=120
+   b-200 [000] d..2. 1.004060: sched_switch: prev_comm=b prev_pid=200 prev_prio=120 prev_state=S ==> next_comm=a next_pid=100 next_prio=120
+   a-100 [000] d..2. 1.004100: sched_waking: comm=a pid=100 prio=120 target_cpu=000
+   a-100 [000] d..2. 1.004560: sched_switch: prev_comm=a prev_pid=100 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+   <idle>-0 [000] d..2. 2.000000: sched_waking: comm=x pid=7 pid=100 prio=120 target_cpu=000
+   <idle>-0 [000] d..2. 2.000000: sched_waking: comm=z pid=200 prio=120 target_cpu=000
+   <idle>-0 [000] d..2. 2.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x pid=7 next_pid=100 next_prio=120
+   a-100 [000] d..2. 2.000200: sched_process_fork: comm=a pid=100 child_comm=a child_pid=101
+   a-100 [001] d..2. 2.000300: sched_waking: comm=a pid=101 prio=120 target_cpu=001
+   <idle>-0 [001] d..2. 2.000310: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=101 next_prio=120
 """
 
 
