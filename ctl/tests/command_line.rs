@@ -38,7 +38,8 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
     let folder = tempfile::Builder::new().prefix("limelight-test").tempdir_in("/tmp").unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = folder.path().join("limelight");
-    fs::copy(PROGRAM, &program).unwrap();
+    // By a process of its own: while this one writes a program, another test's fork would hold it open, and it could not be run.
+    assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
     let mut command = Command::new("setpriv");
     command.arg(format!("--reuid={NOBODY}")).arg(format!("--regid={NOBODY}")).args(["--clear-groups", "--"]);
     Some(command.arg(program).args(arguments).output().unwrap())

@@ -145,6 +145,12 @@ impl<'obj> Core<'obj> {
             return Ok(());
         }
         let now = self.now_ns();
+        if at_once.is_some() {
+            // What this client woke before it could be reported: its rating travels there at once, too.
+            let edges = self.take_edges()?;
+            let actions = step(&mut self.state, Event::Edges(edges), now);
+            self.carry_out(&actions, None)?;
+        }
         let actions = step(&mut self.state, event, now);
         self.carry_out(&actions, at_once)
     }

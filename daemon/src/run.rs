@@ -50,8 +50,9 @@ pub fn run(options: &Options) -> Result<()> {
     let signals = block_signals()?;
     let mut control = Control::bind(Path::new(SOCKET))?;
     let result = serve(options, &signals, &mut control);
-    // The socket is ours: leave nothing behind, however this ends.
+    // Both sockets are ours: leave nothing behind, however this ends.
     let _ = fs::remove_file(SOCKET);
+    let _ = fs::remove_file(stats::SOCKET);
     result
 }
 

@@ -25,6 +25,9 @@ pub struct Metrics {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// Where scx_stats serves by default.
+pub const SOCKET: &str = "/run/scx/root/stats";
+
 /// What is served: the loop writes it once a second, the server's threads read it.
 pub type Shared = Arc<Mutex<Metrics>>;
 

@@ -39,6 +39,24 @@ struct {
 
 extern const void flush_to_ldisc __ksym __weak;
 
+/*
+ * Until when wake-ups are recorded although nobody serves the person yet. A key reaches its client, and the client its shell,
+ * before anybody can report the key: so what happens right after a hub woke somebody is kept, whoever it touches.
+ */
+u64 hub_woke_until_ns;
+
+enum { HUB_WAKE_NS = 50000000 };
+
+static bool after_hub_wake(void)
+{
+	return scx_bpf_now() < hub_woke_until_ns;
+}
+
+static bool is_tracking(void)
+{
+	return tracking || after_hub_wake();
+}
+
 static bool is_tty_work(struct work_struct *work)
 {
 	return &flush_to_ldisc && (void *)work->func == &flush_to_ldisc;
@@ -50,7 +68,7 @@ int BPF_PROG(ll_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	u64 key = (u64)work;
 
-	if (tracking && is_tty_work(work) && bpf_in_task())
+	if (is_tty_work(work) && is_tracking() && bpf_in_task())
 		bpf_map_update_elem(&tty_work, &key, &tgid, BPF_ANY);
 	return 0;
 }
@@ -62,7 +80,7 @@ int BPF_PROG(ll_execute_start, struct work_struct *work)
 	u64 key = (u64)work;
 	u32 *tgid;
 
-	if (!tracking || !is_tty_work(work))
+	if (!is_tty_work(work) || !is_tracking())
 		return 0;
 	tgid = bpf_map_lookup_elem(&tty_work, &key);
 	if (tgid)
@@ -75,7 +93,7 @@ int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 {
 	u32 worker = bpf_get_current_pid_tgid();
 
-	/* Not conditional on tracking: an entry left behind would misattribute this worker's later wake-ups. */
+	/* Not conditional on is_tracking(): an entry left behind would misattribute this worker's later wake-ups. */
 	if (&flush_to_ldisc && function == &flush_to_ldisc)
 		bpf_map_delete_elem(&acting_for, &worker);
 	return 0;
@@ -116,13 +134,15 @@ static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 	struct ll_rating *from;
 	u32 tgid = p->tgid, from_tgid;
 
-	if (!tracking || tctx->class == LL_CLASS_KTHREAD)
+	if (this_cpu_ctx()->runs_hub)
+		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
+	if (!is_tracking() || tctx->class == LL_CLASS_KTHREAD)
 		return;
 	from_tgid = waker_tgid(bpf_get_current_task_btf());
 	if (!from_tgid || from_tgid == tgid)
 		return;
 	from = bpf_map_lookup_elem(&ratings, &from_tgid);
-	if (!from && !is_huc_class(tctx->class))
+	if (!from && !is_huc_class(tctx->class) && !after_hub_wake())
 		return;
 	record_edge(from_tgid, tgid);
 	if (from && from->in_milli && tctx->class == LL_CLASS_OTHER && give_rating(p, from_tgid, LL_RATING_LENT)) {

@@ -223,6 +223,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	cctx->claim = 0;
 	cctx->vtime = tctx->vtime;
 	cctx->class = tctx->class;
+	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	if (tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
 		class_vtime[tctx->class] = tctx->vtime;
 	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
@@ -244,6 +245,7 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	struct cpu_ctx *cctx = this_cpu_ctx();
 
 	cctx->class = LL_NR_CLASSES;
+	cctx->runs_hub = 0;
 	if (tctx)
 		charge(p, tctx, cctx, scx_bpf_now());
 }

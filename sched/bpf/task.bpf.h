@@ -53,7 +53,7 @@ struct cpu_ctx {
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
 	u32 pinned_waiting[LL_NR_CLASSES];	/* tasks in the queues of this CPU alone */
-	u32 pad;
+	u32 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));
 
