@@ -28,7 +28,7 @@ BESIDE = 10
 COUNTS = (0, 2, 4, 6, 8, 10)
 SCENE = commands.ROOT / "experiments" / "guest" / "scene.py"
 #: What is measured, and where it is told in the table: (experiment, settings).
-FILM = ("huc-fig7", [f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=5"])
+FILM = ("huc-fig7", ["film=small", f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=5"])
 KEYS = ("key-to-screen", ["editor=vim", f"load={LOAD}", f"count=0,{BESIDE}", "keys=40"])
 #: The columns of the table: (experiment, metric, heading, format).
 TABLE = (

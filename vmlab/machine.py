@@ -207,12 +207,12 @@ class Machine:
 def boot(options: Options, progress: Callable[[str], None] | None = None) -> Iterator[Machine]:
     """Boots a machine, prepares it as `options` say, and takes it down at the end of the block."""
     say = progress or (lambda _text: None)
-    parts = payload.prepare(options, say)
+    parts = payload.prepare(options)
     directory = qemu.run_directory()
     previous = signal.signal(signal.SIGTERM, _terminate)
     vm = None
     try:
-        disk = payload.build_disk(options, parts, directory)
+        disk = payload.build_disk(options, directory)
         state = warm.get(options, parts, disk, say)
         vm = qemu.start(options, parts, disk, directory, state)
         machine = _prepare(options, vm, say)
@@ -231,7 +231,7 @@ def _terminate(_number, _frame) -> None:
 
 
 def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> Machine:
-    """Gives a booted guest the disk of this run, and has its agent start the scheduler."""
+    """Gives a booted guest the disk of this run, and has its agent start limelight; a peer is part of the state that was kept."""
     channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
     try:
         vm.loaded(options.boot_timeout_s)
@@ -241,8 +241,8 @@ def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> 
         hello = channel.answer(begin, options.boot_timeout_s)
         desk = f", {options.display} and openbox" if options.desktop else ""
         say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){desk}")
-        if options.sched not in payload.PLAIN:
-            reply = channel.call({"op": "scheduler", "argv": payload.scheduler_command(options)}, options.boot_timeout_s)
+        if options.sched == "limelight":
+            reply = channel.call({"op": "scheduler", "argv": payload.scheduler_command(options)}, options.real_timeout_s)
             say(f"scheduler {reply['ops']} is in charge, after {reply['virtual_s']:.1f} s of the guest's time")
     except LabError as error:
         raise vm.explain(error) from error

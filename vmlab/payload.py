@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class Parts:
     peer: Path | None
 
 
-def prepare(options: Options, _say: Callable[[str], None]) -> Parts:
+def prepare(options: Options) -> Parts:
     """Checks the options and fetches or builds what is not in the cache."""
     check(options)
     root, emulator = fetch((options.kernel,))
@@ -89,12 +89,12 @@ def programs() -> list[Path]:
     return found
 
 
-def build_disk(options: Options, parts: Parts, directory: Path) -> Path:
+def build_disk(options: Options, directory: Path) -> Path:
     """Makes the disk: `bin/` for /usr/local/bin, `in/` for /root/in."""
     tree = directory / "disk"
     for part in ("bin", "in"):
         (tree / part).mkdir(parents=True)
-    for program in [*programs(), *([parts.peer] if parts.peer else [])]:
+    for program in programs():
         host.run(["strip", "-g", "-o", tree / "bin" / program.name, program], f"copy {program.name}")
     for path in map(Path, options.copy):
         if path.is_dir():
@@ -108,10 +108,8 @@ def build_disk(options: Options, parts: Parts, directory: Path) -> Path:
 
 
 def scheduler_command(options: Options) -> list[str]:
-    """What the guest runs to load the scheduler."""
-    command = [options.sched]
-    if options.sched == "limelight":
-        command.append("run")
+    """What the guest runs to load limelight."""
+    command = ["limelight", "run"]
     if options.policy is not None:
         command += ["--policy", options.policy]
     return [*command, *options.sched_args]

@@ -47,7 +47,9 @@ def _summary(judged: list[tuple[Experiment, Results, list[Verdict]]]) -> str:
     for one, _, verdicts in judged:
         own = [verdict for verdict in verdicts if not verdict.observation]
         kept = sum(1 for verdict in own if verdict.passed)
-        word = f"<span class={'kept' if kept == len(own) else 'missed'}>{kept} of {len(own)}</span>" if own else "<span class=soft>the paper's observation</span>"
+        word = "<span class=soft>the paper's observation</span>"
+        if own:
+            word = f"<span class={'kept' if kept == len(own) else 'missed'}>{kept} of {len(own)}</span>"
         lines.append(
             f"<tr><td><a href='#{_escape(one.name)}'>{_escape(one.name)}</a><td class=text>{_escape(one.title)}"
             f"<td class=text>{_escape(one.paper_figure)}<td>{word}"
