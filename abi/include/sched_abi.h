@@ -34,7 +34,7 @@ enum ll_rating_flags {
 	LL_RATING_INHERITED = 1u << 1,	/* given by fork, by BPF: the daemon's next pass learns of it */
 	LL_RATING_LENT = 1u << 2,	/* given by BPF at a wake-up by a HUCIN process: likewise */
 	LL_RATING_SELF = 1u << 3,	/* the daemon: runs in class KTHREAD, so that it can always act */
-	LL_RATING_GIVEN = 1u << 4,	/* inherited or lent, and nothing has been seen of its own since */
+	LL_RATING_INDIRECT = 1u << 4,	/* by fork, by a wake-up or over the graph, not by what the person did to it */
 };
 
 enum ll_limits {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use limelight_abi::sched::{
-    LL_RATING_GIVEN, LL_RATING_HUB, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, STATS, ll_rating,
+    LL_RATING_HUB, LL_RATING_INDIRECT, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, STATS, ll_rating,
 };
 use limelight_policy::hubs::role_of;
 use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
@@ -193,7 +193,15 @@ impl<'obj> Core<'obj> {
             let (in_milli, out_milli) = (rating.in_milli, rating.out_milli);
             self.told.insert(
                 pid,
-                Rating { in_milli, out_milli, slice_pm: rating.slice_pm, hub: false, from: Some(rating.from_tgid) },
+                Rating {
+                    in_milli,
+                    out_milli,
+                    slice_pm: rating.slice_pm,
+                    weight_pm: rating.weight_pm,
+                    indirect: true,
+                    hub: false,
+                    from: Some(rating.from_tgid),
+                },
             );
             let given = Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli };
             let actions = step(&mut self.state, given, now);
@@ -350,8 +358,8 @@ fn entry(rating: &Rating) -> ll_rating {
         in_milli: rating.in_milli,
         out_milli: rating.out_milli,
         slice_pm: rating.slice_pm,
-        weight_pm: 1000,
-        flags: if rating.hub { LL_RATING_HUB } else { 0 } | if rating.from.is_some() { LL_RATING_GIVEN } else { 0 },
+        weight_pm: rating.weight_pm,
+        flags: if rating.hub { LL_RATING_HUB } else { 0 } | if rating.indirect { LL_RATING_INDIRECT } else { 0 },
         from_tgid: rating.from.unwrap_or(0),
         ..ll_rating::default()
     }

@@ -29,7 +29,7 @@ impl Class {
 }
 
 /// What the scheduler is to know about one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rating {
     /// P_in in thousandths.
     pub in_milli: u32,
@@ -38,10 +38,21 @@ pub struct Rating {
     /// Its share of the full slice, per mille, 1..=1000 (5.1); 1000 for a process of class OTHER, whose slice no
     /// rating cuts.
     pub slice_pm: u32,
+    /// Its share of a full weight inside its class, per mille, 1..=1000: its slice's, divided among its crowd.
+    pub weight_pm: u32,
+    /// Whether it is of its class only through others: by fork, by a wake-up or over the graph.
+    pub indirect: bool,
     /// Ratings do not travel through it: it must not lend at a wake-up. What it forks inherits all the same.
     pub hub: bool,
     /// Who gave it its rating, where it was inherited or lent and nothing has been seen of its own since.
     pub from: Option<u32>,
+}
+
+impl Default for Rating {
+    /// No rating: class OTHER, whose slices and weights no rating cuts.
+    fn default() -> Self {
+        Rating { in_milli: 0, out_milli: 0, slice_pm: 1000, weight_pm: 1000, indirect: false, hub: false, from: None }
+    }
 }
 
 impl Rating {

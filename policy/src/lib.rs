@@ -21,6 +21,7 @@
 //! * `reach`: cumulative breadth-first spread over it (4.3), all sources in one go.
 //! * [`hubs`]: processes that ratings do not travel through, by role and by fan-out (4.3, generalised).
 //! * [`rating`]: scales, averages and slice shares (4.1.2, 4.1.3, 4.3, 5.1).
+//! * `crowd`: weights inside a class, which all that serve one client share.
 //! * `pass`: the once-a-second rating pass; `at_once`: the immediate path (4.3, last paragraph).
 //! * [`view`]: explanations and the graph, for people.
 //!
@@ -30,6 +31,7 @@
 
 pub mod action;
 mod at_once;
+mod crowd;
 pub mod event;
 mod graph;
 pub mod hubs;

@@ -144,6 +144,11 @@ settings! {
         "Less visible change than this is no output. 0.25: a blinking cursor (0.01 to 0.05) or a clock's seconds \
          do not make a process HuC, a line of text does. Raising it makes small displays, such as meters, count \
          for nothing.";
+    crowd_weight_pm: u32 = 1000, 0, 100_000, "thousandths",
+        "How much all processes that serve the person only through one other weigh together beside others of their \
+         class, in thousandths of what that one weighs. 1000: a compilation that prints into a terminal counts as much as the \
+         terminal, however many its processes. 0: each has the weight of its own rating, as in the paper. \
+         Raising it lets what runs behind a window take more from other windows.";
     server_least_milli: u32 = 500, 0, 10000, "thousandths of a rating",
         "The input rating a display server keeps while nobody does anything. The server handles an input event \
          before anyone can report it: rated 0, it would keep the first key after a pause waiting behind \

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::action::{Action, Class, Rating};
+use crate::crowd;
 use crate::event::{ClientPeriod, DisplayId, Edge, ProcessId};
 use crate::graph::{Arc, Edges, Node};
 use crate::hubs::HubRole;
@@ -204,13 +205,21 @@ impl State {
         most
     }
 
+    fn standards(&self) -> Standards {
+        Standards {
+            most_milli: self.highest_milli(),
+            shared_by: crowd::crowds(&self.table),
+            crowd_weight_pm: self.settings.crowd_weight_pm,
+        }
+    }
+
     /// Tell the scheduler what changed for these processes.
     pub(crate) fn announce(&mut self, nodes: &[Node]) -> Vec<Action> {
-        let most = self.highest_milli();
+        let standards = self.standards();
         let mut actions = Vec::new();
         for &node in nodes {
             if self.table.is_live(node) {
-                actions.extend(tell(&mut self.table[node], most));
+                actions.extend(tell(&mut self.table[node], node, &standards));
             }
         }
         actions
@@ -218,15 +227,25 @@ impl State {
 
     /// The same for all.
     pub(crate) fn announce_all(&mut self) -> Vec<Action> {
-        let most = self.highest_milli();
-        self.table.live_mut().filter_map(|(_, process)| tell(process, most)).collect()
+        let standards = self.standards();
+        self.table.live_mut().filter_map(|(node, process)| tell(process, node, &standards)).collect()
     }
 }
 
+/// What the processes are measured against.
+struct Standards {
+    /// The highest rating of HUCIN and of HUCOUT.
+    most_milli: [u32; 2],
+    /// For each slot how many share one weight.
+    shared_by: Vec<u32>,
+    /// What they share, in thousandths; 0 where they do not share.
+    crowd_weight_pm: u32,
+}
+
 /// What the scheduler is to be told about a process, if anything; remembers it as told.
-fn tell(process: &mut Process, most_milli: [u32; 2]) -> Option<Action> {
+fn tell(process: &mut Process, node: Node, standards: &Standards) -> Option<Action> {
     let pid = process.id;
-    let rating = rating(process, most_milli);
+    let rating = rating(process, node, standards);
     let wanted = (rating.hub || rating.class() != Class::Other).then_some(rating);
     let told = std::mem::replace(&mut process.told, wanted);
     match wanted {
@@ -235,25 +254,29 @@ fn tell(process: &mut Process, most_milli: [u32; 2]) -> Option<Action> {
     }
 }
 
-/// What the scheduler is to know about a process, given the highest rating of HUCIN and of HUCOUT.
-fn rating(process: &Process, most_milli: [u32; 2]) -> Rating {
+/// What the scheduler is to know about a process.
+fn rating(process: &Process, node: Node, standards: &Standards) -> Rating {
     let mut rating = Rating {
         in_milli: process.milli(Side::In),
         out_milli: process.milli(Side::Out),
-        slice_pm: 1000,
         hub: process.hub.is_some(),
-        from: None,
+        ..Rating::default()
     };
-    let side = match rating.class() {
-        Class::HucIn => Side::In,
-        Class::HucOut => Side::Out,
-        Class::Other => return rating,
+    let Some(side) = crowd::side_of(process) else {
+        return rating;
     };
-    if !rating.hub {
-        rating.slice_pm = slice_share_pm(process.milli(side), most_milli[side as usize]);
-    }
     if let Some(Origin::Given { from_tgid, .. }) = process[side].origin {
         rating.from = Some(from_tgid);
+    }
+    rating.indirect = crowd::is_indirect(process, side);
+    if rating.hub {
+        return rating;
+    }
+    rating.slice_pm = slice_share_pm(process.milli(side), standards.most_milli[side as usize]);
+    rating.weight_pm = rating.slice_pm;
+    if rating.indirect && standards.crowd_weight_pm > 0 {
+        let shared_by = standards.shared_by[node as usize].max(1);
+        rating.weight_pm = (rating.slice_pm * standards.crowd_weight_pm / 1000 / shared_by).clamp(1, 1000);
     }
     rating
 }

@@ -128,7 +128,7 @@ impl State {
 
     fn explain_node(&self, node: Node, left: &BTreeMap<ProcessId, u32>) -> Explanation {
         let process = &self.table[node];
-        let rating = process.told.unwrap_or(Rating { slice_pm: 1000, ..Rating::default() });
+        let rating = process.told.unwrap_or_default();
         let class = rating.class();
         let (seconds_left, path) = match class {
             Class::HucIn => (left.get(&process.id).copied(), self.path(node, Side::In)),
@@ -236,7 +236,7 @@ impl State {
         }
         for (node, process) in self.table.live() {
             if at_edge[node as usize] || process.told.is_some() {
-                let rating = process.told.unwrap_or(Rating { slice_pm: 1000, ..Rating::default() });
+                let rating = process.told.unwrap_or_default();
                 nodes.push(GraphNode { pid: process.id.tgid, class: rating.class(), hub: process.hub, rating });
             }
         }

@@ -21,20 +21,27 @@ struct {
 	__type(value, u64);
 } edges SEC(".maps");
 
-/* Terminal work items in flight: work item -> tgid of whoever queued it last. */
+/* Whoever causes a wake-up: its process, and what it has used of its budget. */
+struct waker {
+	u32 tgid;		/* 0: nobody */
+	u32 pad;
+	u64 indirect_ran_ns;
+};
+
+/* Terminal work items in flight: work item -> whoever queued it last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, u64);
-	__type(value, u32);
+	__type(value, struct waker);
 } tty_work SEC(".maps");
 
-/* Kernel workers that run such an item now: pid of the worker -> tgid that it acts for. */
+/* Kernel workers that run such an item now: pid of the worker -> whom it acts for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct waker);
 } acting_for SEC(".maps");
 
 extern const void flush_to_ldisc __ksym __weak;
@@ -62,14 +69,24 @@ static bool is_tty_work(struct work_struct *work)
 	return &flush_to_ldisc && (void *)work->func == &flush_to_ldisc;
 }
 
+static void describe_waker(struct task_struct *task, struct waker *waker)
+{
+	struct task_ctx *tctx = task_ctx_of(task);
+
+	waker->tgid = task->tgid;
+	waker->indirect_ran_ns = tctx ? tctx->indirect_ran_ns : 0;
+}
+
 SEC("tp_btf/workqueue_queue_work")
 int BPF_PROG(ll_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work_struct *work)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct waker waker = {};
 	u64 key = (u64)work;
 
-	if (is_tty_work(work) && is_tracking() && bpf_in_task())
-		bpf_map_update_elem(&tty_work, &key, &tgid, BPF_ANY);
+	if (!is_tty_work(work) || !is_tracking() || !bpf_in_task())
+		return 0;
+	describe_waker(bpf_get_current_task_btf(), &waker);
+	bpf_map_update_elem(&tty_work, &key, &waker, BPF_ANY);
 	return 0;
 }
 
@@ -78,13 +95,13 @@ int BPF_PROG(ll_execute_start, struct work_struct *work)
 {
 	u32 worker = bpf_get_current_pid_tgid();
 	u64 key = (u64)work;
-	u32 *tgid;
+	struct waker *waker;
 
 	if (!is_tty_work(work) || !is_tracking())
 		return 0;
-	tgid = bpf_map_lookup_elem(&tty_work, &key);
-	if (tgid)
-		bpf_map_update_elem(&acting_for, &worker, tgid, BPF_ANY);
+	waker = bpf_map_lookup_elem(&tty_work, &key);
+	if (waker)
+		bpf_map_update_elem(&acting_for, &worker, waker, BPF_ANY);
 	return 0;
 }
 
@@ -99,19 +116,23 @@ int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 	return 0;
 }
 
-/* Whose doing is the wake-up that is under way? 0 where it is nobody's. */
-static u32 waker_tgid(struct task_struct *waker)
+/* Whose doing is the wake-up that is under way? */
+static bool find_waker(struct waker *waker)
 {
-	u32 worker = waker->pid, own = waker->tgid, *tgid;
+	struct task_struct *current = bpf_get_current_task_btf();
+	u32 worker = current->pid;
+	struct waker *behind;
 
-	/* Read before the branch: the verifier refuses one load through two kinds of pointer, which is what clang makes of it. */
-	barrier_var(own);
 	if (!bpf_in_task() || !worker)
-		return 0;
-	if (!is_kthread(waker))
-		return own;
-	tgid = bpf_map_lookup_elem(&acting_for, &worker);
-	return tgid ? *tgid : 0;
+		return false;
+	if (!is_kthread(current)) {
+		describe_waker(current, waker);
+		return true;
+	}
+	behind = bpf_map_lookup_elem(&acting_for, &worker);
+	if (behind)
+		*waker = *behind;
+	return behind;
 }
 
 static void record_edge(u32 from_tgid, u32 to_tgid)
@@ -128,27 +149,31 @@ static void record_edge(u32 from_tgid, u32 to_tgid)
 	count(LL_STAT_edges_recorded);
 }
 
-/* Somebody wakes @p: an edge of the graph, and a rating on loan where a HUCIN process wakes one without. */
+/* @waker is HUCIN: lend its rating to @p where that has none, renew what @p may answer with where it has. */
+static void lend_rating(struct task_struct *p, struct task_ctx *tctx, const struct waker *waker)
+{
+	if (tctx->rating_flags & LL_RATING_INDIRECT)
+		renew_budget(tctx, waker->indirect_ran_ns);
+	else if (tctx->class == LL_CLASS_OTHER && give_rating(p, waker->tgid, LL_RATING_LENT))
+		count(LL_STAT_lent);
+	refresh_rating(p, tctx);
+}
+
+/* Somebody wakes @p: an edge of the graph, and what the waker's rating does for @p. */
 static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
+	struct waker waker = {};
 	struct ll_rating *from;
-	u32 tgid = p->tgid, from_tgid;
 
 	if (this_cpu_ctx()->runs_hub)
 		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
-	if (!is_tracking() || tctx->class == LL_CLASS_KTHREAD)
+	if (!is_tracking() || tctx->class == LL_CLASS_KTHREAD || !find_waker(&waker))
 		return;
-	from_tgid = waker_tgid(bpf_get_current_task_btf());
-	if (!from_tgid || from_tgid == tgid)
-		return;
-	from = bpf_map_lookup_elem(&ratings, &from_tgid);
-	if (!from && !is_huc_class(tctx->class) && !after_hub_wake())
-		return;
-	record_edge(from_tgid, tgid);
-	if (from && from->in_milli && tctx->class == LL_CLASS_OTHER && give_rating(p, from_tgid, LL_RATING_LENT)) {
-		count(LL_STAT_lent);
-		refresh_rating(p, tctx);
-	}
+	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
+	if (waker.tgid != p->tgid && (from || is_huc_class(tctx->class) || after_hub_wake()))
+		record_edge(waker.tgid, p->tgid);
+	if (from && from->in_milli && !(from->flags & LL_RATING_HUB))
+		lend_rating(p, tctx, &waker);
 }
 
 #endif /* LIMELIGHT_EDGES_H */

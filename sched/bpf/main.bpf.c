@@ -54,7 +54,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 	account_share(cctx, tctx->class, ran_ns);
 	if (is_huc_class(tctx->class)) {
 		record_run(p, ran_ns);
-		spend_given(tctx, ran_ns);
+		spend_budget(tctx, ran_ns);
 	}
 }
 
@@ -221,7 +221,6 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	unmark_waiting(tctx);
 	tctx->charged_at_ns = now;
 	cctx->claim = 0;
-	cctx->vtime = tctx->vtime;
 	cctx->class = tctx->class;
 	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	if (tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
@@ -231,6 +230,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	tctx->wakeable_at_ns = 0;
 	if (tctx->class != LL_CLASS_OTHER) {
 		cctx->slice_end_ns = 0;
+		note_virtual_time(p, tctx, cctx, now);
 		return;
 	}
 	slice = other_slice(cpu, cctx, now);
@@ -295,6 +295,7 @@ void BPF_STRUCT_OPS(ll_exit_task, struct task_struct *p, struct scx_exit_task_ar
 	if (tctx) {
 		unmark_waiting(tctx);
 		uncount_runnable(tctx);
+		return_budget(p, tctx);
 	}
 	if (p->pid == p->tgid)
 		forget_process(p->tgid);

@@ -6,19 +6,32 @@
 #ifndef LIMELIGHT_PLACE_H
 #define LIMELIGHT_PLACE_H
 
+/* Keep for other CPUs what they need to tell the virtual time of the HuC task @p while it runs on @cctx. */
+static void note_virtual_time(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
+{
+	cctx->vtime = tctx->vtime;
+	cctx->running_since_ns = now;
+	cctx->vtime_rate_pm = ll_vtime_rate_pm(p->scx.weight, tctx->weight_pm);
+}
+
 /*
  * Does what runs on @cctx have to make way for a task of @class with @vtime? Within a class, only for one that is far
- * behind: the running task's vtime here is that of when it started, so the answer errs towards letting it run.
+ * behind. Cgroups are left out of the estimate: at worst a task waits for the end of a slice.
  */
 static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 {
 	u32 running = cctx->class;
+	u64 ran_ns;
 
 	if (running >= LL_NR_CLASSES || cctx->claim)
 		return false;
 	if (running != class)
 		return running > class;
-	return is_huc_class(class) && ll_vtime_before(vtime + preempt_lag_ns, cctx->vtime);
+	ran_ns = scx_bpf_now() - cctx->running_since_ns;
+	/* It has only just started there, by a clock a little ahead of ours. */
+	if ((s64)ran_ns < 0)
+		return false;
+	return is_huc_class(class) && ll_vtime_before(vtime + preempt_lag_ns, cctx->vtime + ran_ns * cctx->vtime_rate_pm / 1000);
 }
 
 /* Reserve @cctx for a task of @class: of two wakers that choose the same CPU, one must look for another. */

@@ -34,10 +34,10 @@ u32 rating_epoch = 1;
  */
 u32 tracking;
 
-/* Has a task used up what a given rating is good for? */
-static bool has_spent_given(const struct task_ctx *tctx, u32 flags)
+/* Has a task used up what an indirect rating is good for? */
+static bool has_spent_budget(const struct task_ctx *tctx, u32 flags)
 {
-	return given_budget_ns && (flags & LL_RATING_GIVEN) && tctx->given_ran_ns > given_budget_ns;
+	return indirect_budget_ns && (flags & LL_RATING_INDIRECT) && tctx->indirect_ran_ns > indirect_budget_ns;
 }
 
 static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx *tctx)
@@ -45,7 +45,7 @@ static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx
 	if (rating->flags & LL_RATING_SELF)
 		return LL_CLASS_KTHREAD;
 	if (rating->in_milli)
-		return has_spent_given(tctx, rating->flags) ? LL_CLASS_HUCOUT : LL_CLASS_HUCIN;
+		return has_spent_budget(tctx, rating->flags) ? LL_CLASS_HUCOUT : LL_CLASS_HUCIN;
 	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
 }
 
@@ -80,21 +80,30 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 	tctx->rating_flags = rating->flags;
 	tctx->slice_pm = rating->slice_pm;
 	tctx->weight_pm = rating->weight_pm;
-	if (!(rating->flags & LL_RATING_GIVEN))
-		tctx->given_ran_ns = 0;
+	if (!(rating->flags & LL_RATING_INDIRECT))
+		tctx->indirect_ran_ns = 0;
 	enter_class(tctx, class_of_rating(rating, tctx));
 }
 
-/* Count what @tctx ran on a given rating; once that is spent it looks its class up anew. */
-static void spend_given(struct task_ctx *tctx, u64 ran_ns)
+/* Count what @tctx, or a child of it, ran on an indirect rating; once that is spent it looks its class up anew. */
+static void spend_budget(struct task_ctx *tctx, u64 ran_ns)
 {
-	bool had = !has_spent_given(tctx, tctx->rating_flags);
+	bool had = !has_spent_budget(tctx, tctx->rating_flags);
 
-	if (!(tctx->rating_flags & LL_RATING_GIVEN))
+	if (!(tctx->rating_flags & LL_RATING_INDIRECT))
 		return;
-	tctx->given_ran_ns += ran_ns;
-	if (had && has_spent_given(tctx, tctx->rating_flags))
+	tctx->indirect_ran_ns += ran_ns;
+	if (had && has_spent_budget(tctx, tctx->rating_flags))
 		tctx->rating_epoch = 0;
+}
+
+/* A HUCIN task that has used @ran_ns of its own budget wakes @tctx: that much is what @tctx has used of it, too. */
+static void renew_budget(struct task_ctx *tctx, u64 ran_ns)
+{
+	if (tctx->indirect_ran_ns <= ran_ns)
+		return;
+	tctx->indirect_ran_ns = ran_ns;
+	tctx->rating_epoch = 0;
 }
 
 static void publish_ratings(void)
@@ -117,7 +126,7 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 		return false;
 	given = *from;
 	/* A hub may receive a rating; it stays a hub, so it passes none on. */
-	given.flags = how | LL_RATING_GIVEN | (old ? old->flags & LL_RATING_HUB : 0);
+	given.flags = how | LL_RATING_INDIRECT | (old ? old->flags & LL_RATING_HUB : 0);
 	given.from_tgid = from_tgid;
 	given.start_ns = to->group_leader->start_boottime;
 	if (bpf_map_update_elem(&ratings, &tgid, &given, BPF_ANY))
@@ -128,7 +137,7 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 
 /*
  * A HuC process forked @child: it starts with the ratings of its parent (section 4.3), and with what its parent has
- * left of a given one, so that a tree of processes does not renew it with every fork.
+ * left of its budget, so that a tree of processes does not renew it with every fork.
  */
 static void inherit_rating(struct task_struct *child, struct task_ctx *tctx)
 {
@@ -136,9 +145,30 @@ static void inherit_rating(struct task_struct *child, struct task_ctx *tctx)
 	struct task_ctx *parent_ctx = task_ctx_of(parent);
 
 	if (parent_ctx)
-		tctx->given_ran_ns = parent_ctx->given_ran_ns;
+		tctx->indirect_ran_ns = tctx->inherited_ran_ns = parent_ctx->indirect_ran_ns;
 	if (tracking && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
 		count(LL_STAT_inherited);
+}
+
+/*
+ * A child has ended: what it used of the budget is its parent's use. Not locked against the parent's own charge: one of the
+ * two may be lost, which renews a few milliseconds.
+ */
+static void return_budget(struct task_struct *child, struct task_ctx *tctx)
+{
+	u64 used_ns = tctx->indirect_ran_ns - tctx->inherited_ran_ns;
+	struct task_struct *parent;
+	struct task_ctx *parent_ctx;
+
+	if (!(tctx->rating_flags & LL_RATING_INDIRECT) || (s64)used_ns <= 0)
+		return;
+	parent = bpf_task_from_pid(child->real_parent->tgid);
+	if (!parent)
+		return;
+	parent_ctx = task_ctx_of(parent);
+	if (parent_ctx)
+		spend_budget(parent_ctx, used_ns);
+	bpf_task_release(parent);
 }
 
 /* The last thread of a process is gone: its number may come back as somebody else. */

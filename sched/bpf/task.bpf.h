@@ -22,7 +22,8 @@ struct task_ctx {
 	u32 slice_pm;
 	u32 weight_pm;
 	u32 rating_flags;	/* enum ll_rating_flags */
-	u64 given_ran_ns;	/* CPU used on a rating that was only given; a child starts with its parent's */
+	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed */
+	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
 	u32 counted_weight;
 	u32 waiting_class;	/* class under which it is counted in huc_waiting; LL_NR_CLASSES while it is not */
@@ -43,8 +44,9 @@ struct {
 struct cpu_ctx {
 	u32 class;		/* class of the running task; LL_NR_CLASSES while there is none of ours */
 	u32 claim;		/* class + 1 of a task that was sent here to preempt and has not yet run; else 0 */
-	u64 vtime;		/* virtual time of the running task when it started */
-	u64 running_since_ns;
+	u64 vtime;		/* HuC tasks: virtual time of the running task when it started */
+	u64 running_since_ns;	/* and when that was */
+	u32 vtime_rate_pm;	/* and how fast its virtual time passes */
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
 	u64 timer_at_ns;	/* when that timer fires next; 0 while it is not set */
 	u64 slice_at_ns;	/* when `other_slice_ns` was computed */

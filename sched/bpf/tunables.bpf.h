@@ -15,11 +15,11 @@ const volatile u8 cpu_llc[LL_MAX_CPUS];
 const volatile u64 huc_slice_ns = 20000000;
 
 /*
- * A process whose HUCIN rating is only given, by fork or by a wake-up, is HUCIN for this much CPU and HUCOUT afterwards:
- * what a program needs to start, or to answer one key, but not a whole compilation that a key press has started.
- * 0 keeps it HUCIN, as in the paper.
+ * A process that is HUCIN only through others, by fork, by a wake-up or over the graph, is so for this much CPU and HUCOUT
+ * afterwards, until a HUCIN task with some left wakes it: what a program needs to answer a key or to begin, but not the
+ * whole compilation that a key press has started. 0 keeps it HUCIN, as in the paper.
  */
-const volatile u64 given_budget_ns = 30000000;
+const volatile u64 indirect_budget_ns = 30000000;
 
 /* Everybody in class OTHER runs once in this period, as far as the two bounds below allow. */
 const volatile u64 other_period_ns = 20000000;

@@ -35,8 +35,8 @@ pub struct Settings {
     pub share_pct: u32,
     /// The minimum slice: how long HuC processes wait at most when the guaranteed share is due.
     pub slice_min_ns: u64,
-    /// CPU for which a process that was only given its rating, by fork or by a wake-up, is HUCIN; HUCOUT afterwards. 0: no limit, as in the paper.
-    pub given_budget_ns: u64,
+    /// CPU for which a process that is HUCIN only through others answers one key or click; HUCOUT afterwards. 0: no limit, as in the paper.
+    pub indirect_budget_ns: u64,
     /// A task that has waited this long is moved ahead of its class.
     pub rescue_after_ns: u64,
 }
@@ -48,7 +48,7 @@ impl Default for Settings {
             huc_slice_ns: 20_000_000,
             share_pct: 5,
             slice_min_ns: 500_000,
-            given_budget_ns: 30_000_000,
+            indirect_budget_ns: 30_000_000,
             rescue_after_ns: 600_000_000,
         }
     }
@@ -69,12 +69,12 @@ impl Settings {
         }
     }
 
-    /// [`Self::given_budget_ns`] as the policy has it: the paper knows no such limit.
+    /// [`Self::indirect_budget_ns`] as the policy has it: the paper knows no such limit.
     #[must_use]
-    pub fn effective_given_budget_ns(&self) -> u64 {
+    pub fn effective_indirect_budget_ns(&self) -> u64 {
         match self.policy {
             Policy::Huc => 0,
-            Policy::Unified => self.given_budget_ns,
+            Policy::Unified => self.indirect_budget_ns,
         }
     }
 
@@ -94,6 +94,12 @@ impl Settings {
                 "slice of {} ns: it is at least the minimum slice and at most 100 ms",
                 self.huc_slice_ns
             ));
+        }
+        if self.indirect_budget_ns > 10_000_000_000 {
+            return Err(format!("budget of {} ns for indirect ratings: it is 0 to 10 s", self.indirect_budget_ns));
+        }
+        if !(50_000_000..=4_000_000_000).contains(&self.rescue_after_ns) {
+            return Err(format!("rescue after {} ns: it is 50 ms to 4 s", self.rescue_after_ns));
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.huc_slice_ns = settings.huc_slice_ns;
     rodata.slice_min_ns = settings.slice_min_ns;
     rodata.rescue_after_ns = settings.rescue_after_ns;
-    rodata.given_budget_ns = settings.effective_given_budget_ns();
+    rodata.indirect_budget_ns = settings.effective_indirect_budget_ns();
     rodata.share_pm = settings.share_pm();
     Ok(())
 }

@@ -46,4 +46,12 @@ static inline u64 ll_vtime_charge(u64 run_ns, u64 weight, u64 scale)
 	return ((run_ns * LL_WEIGHT_ONE) << 8) / ((effective >> (LL_SCALE_SHIFT - 8)) ? (effective >> (LL_SCALE_SHIFT - 8)) : 1);
 }
 
+/* How fast virtual time passes for a task of @weight that has @weight_pm thousandths of it: 1000 at nice 0 and all of it. */
+static inline u32 ll_vtime_rate_pm(u64 weight, u32 weight_pm)
+{
+	u64 effective = weight * weight_pm;
+
+	return LL_WEIGHT_ONE * 1000 * 1000ULL / (effective ? effective : 1);
+}
+
 #endif /* LIMELIGHT_MATH_FAIR_H */
