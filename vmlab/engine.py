@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -140,6 +140,7 @@ def _why_ejected(guest: Guest) -> str:
 def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) -> dict[int, Outcome]:
     """Measures every point in as few machines as possible: one, and another after each ejection."""
     outcomes: dict[int, Outcome] = {}
+    machine = replace(machine, variation=number)
     waiting = list(enumerate(plan.points))
     while waiting:
         with boot(machine) as guest:

@@ -61,7 +61,7 @@ def run(a_plan, **guest):
 
     @contextlib.contextmanager
     def boot(options):
-        log.append(f"boot {options.sched}")
+        log.append(f"boot {options.sched}" + (f" variation {options.variation}" if options.variation else ""))
         yield Guest(options, log, **{"answer": good, **guest})
 
     rows = engine.run(a_plan, boot, lambda text: None, kept.extend)
@@ -93,6 +93,12 @@ def test_boots_give_median_and_spread():
     assert rows[0].metrics["m"] == 2
     assert rows[0].spread["m"] == (1, 3)
     assert rows[0].series["s"]["count"] == 3
+
+
+def test_boots_differ():
+    """Each repetition boots another variation: virtual time would repeat itself otherwise, and its spread mean nothing."""
+    _, log, _ = run(plan(boots=3))
+    assert [line for line in log if line.startswith("boot")] == ["boot limelight", "boot limelight variation 1", "boot limelight variation 2"]
 
 
 def cached(draw):
