@@ -46,6 +46,7 @@ class Outcome:
     metrics: dict[str, float]
     series: dict[str, samples.Series]
     ejected: str = ""
+    stalled: str = ""
     virtual_s: float = 0.0
 
 
@@ -84,6 +85,8 @@ class Plan:
 POINT_TIMEOUT_REAL_S = 2400.0
 #: Virtual seconds likewise: loads start within a minute or two, measurements take less than one.
 POINT_TIMEOUT_S = 900.0
+#: Status of a `measure` that waited in vain for a program it had started (`desk.STALLED`), and of one that ran out of time.
+STALLED = (75, 124)
 
 
 def _prepare(guest: Guest, plan: Plan) -> None:
@@ -94,7 +97,11 @@ def _prepare(guest: Guest, plan: Plan) -> None:
 
 
 def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
-    """One point in a prepared guest. A measure that fails is the lab's or the workload's failure, not a miss: it ends the run."""
+    """One point in a prepared guest.
+
+    A scheduler under which the programs beside a load never come to their end has a result: it stalled, or was ejected. Any other
+    measure that fails is the lab's or the workload's failure, not a miss: it ends the run.
+    """
     name = plan.experiment.name
     result = guest.run(
         f"rm -rf /root/out; mkdir -p /root/out; exec python3 /root/in/{name}/measure",
@@ -109,10 +116,14 @@ def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         files = guest.get("/root/out", folder) if result.status == 0 else []
         text = next((path.read_text() for path in files if path.name == "result.json"), None)
+    why = (result.stderr or result.stdout).strip()[-3000:] or f"measure ended with status {result.status} and no word"
+    gone = not plan.experiment.ends_scheduler and not guest.scheduler_alive()
+    if text is None and (gone or (result.status in STALLED and point.get("count", 0) != 0)):
+        return Outcome({}, {}, stalled="" if gone else why.splitlines()[-1], virtual_s=result.virtual_s)
     if text is None:
         raise LabError(
             f"{name} could not be measured at {point}",
-            (result.stderr or result.stdout).strip()[-3000:] or f"measure ended with status {result.status} and no word",
+            why,
             "read the message of the program in the guest above; ./lab shell --desktop with the same options reproduces it",
         )
     outcome = read_outcome(text)
@@ -137,9 +148,10 @@ def _why_ejected(guest: Guest) -> str:
     return " / ".join(line.splitlines()) or "sched_ext is disabled, and the kernel log does not say why"
 
 
-def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) -> dict[int, Outcome]:
-    """Measures every point in as few machines as possible: one, and another after each ejection."""
+def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) -> tuple[dict[int, Outcome], list[str]]:
+    """Measures every point in as few machines as possible: one, and another after each ejection. Also what the kernel complained of."""
     outcomes: dict[int, Outcome] = {}
+    complaints: list[str] = []
     machine = replace(machine, variation=number)
     waiting = list(enumerate(plan.points))
     while waiting:
@@ -153,27 +165,28 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
                 say(f"measured, {outcomes[index].virtual_s:.0f} s of the guest's time")
                 if not plan.experiment.ends_scheduler and not guest.scheduler_alive():
                     outcomes[index].ejected = _why_ejected(guest)
-                if outcomes[index].ejected or plan.experiment.fresh_boot_per_point:
+                if outcomes[index].ejected or outcomes[index].stalled or plan.experiment.fresh_boot_per_point:
                     break
-            _check_kernel(guest, machine, any(outcome.ejected for outcome in outcomes.values()))
-    return outcomes
-
-
-def _check_kernel(guest: Guest, machine: Options, ejected: bool) -> None:
-    """What the kernel complained about fails the run, unless a peer's ejection explains it: that is its result, and in the table."""
-    faults = guest.check_faults()
-    if faults and not (ejected and machine.sched != "limelight"):
-        raise KernelFault(faults)
+            # What an ejection explains is the scheduler's result, and in the table: for limelight a miss.
+            if not outcomes[index].ejected:
+                complaints += guest.check_faults()
+    return outcomes, complaints
 
 
 def run(plan: Plan, boot: Boot, say: Say, keep: Callable[[list[Row]], None]) -> list[Row]:
-    """Every row of the plan. `keep` gets the rows of each machine as soon as they are complete: a long run can be interrupted."""
+    """Every row of the plan. `keep` gets the rows of each machine as soon as they are complete: a long run can be interrupted.
+
+    What the kernel complained about fails the run, after the rows of that machine are kept.
+    """
     rows: list[Row] = []
     for machine in plan.machines():
         boots = [_boot_once(boot, machine, plan, number, say) for number in range(plan.boots)]
-        done = [_row(machine, plan, point, [outcomes[i] for outcomes in boots]) for i, point in enumerate(plan.points)]
+        done = [_row(machine, plan, point, [outcomes[i] for outcomes, _ in boots]) for i, point in enumerate(plan.points)]
         keep(done)
         rows += done
+        complaints = [line for _, lines in boots for line in lines]
+        if complaints:
+            raise KernelFault(complaints)
     return rows
 
 
@@ -193,4 +206,5 @@ def _row(machine: Options, plan: Plan, point: Point, outcomes: list[Outcome]) ->
         len(outcomes),
         next((outcome.ejected for outcome in outcomes if outcome.ejected), ""),
         plan.commit,
+        next((outcome.stalled for outcome in outcomes if outcome.stalled), ""),
     )

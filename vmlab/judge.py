@@ -13,7 +13,7 @@ class Row:
     """One line of the table: a scheduler at a point, over all boots.
 
     `metrics` holds the median over the boots, `spread` the (least, greatest). `ejected` is why the scheduler was gone at the end
-    of the measurement, or empty.
+    of the measurement, `stalled` which program never came to its end under it; both are empty where it went well.
     """
 
     scheduler: str
@@ -27,6 +27,14 @@ class Row:
     boots: int
     ejected: str = ""
     commit: str = ""
+    stalled: str = ""
+
+    @property
+    def failed(self) -> str:
+        """Why there is no figure to believe in this row, or empty."""
+        if self.ejected:
+            return f"ejected: {self.ejected}"
+        return f"stalled: {self.stalled}" if self.stalled else ""
 
     def key(self) -> tuple:
         """What makes two rows the same measurement."""
@@ -84,8 +92,8 @@ def _judge_one(expectation: Expectation, row: Row, rows: list[Row]) -> Verdict:
         )
 
     value = row.metrics.get(expectation.metric)
-    if row.ejected:
-        return verdict(False, f"the scheduler was ejected: {row.ejected}")
+    if row.failed:
+        return verdict(False, row.failed)
     if value is None:
         return verdict(None, f"{expectation.metric} was not measured")
     factor = expectation.at_most if expectation.at_most is not None else expectation.at_least

@@ -123,8 +123,8 @@ def _film_panel(axis, rows: list[Row]) -> None:
     loss = [row.metrics.get("frame_loss_pct") for row in rows]
     axis.plot(places, loss, color="#b3261e", marker="o", markersize=4, linewidth=1.6, label="frame loss (% of frames due)", clip_on=False)
     for place, row in zip(places, rows):
-        if row.ejected:
-            axis.text(place, 50, "ejected", rotation=90, ha="center", va="center", fontsize=8, color="#b3261e")
+        if row.failed:
+            axis.text(place, 50, row.failed.partition(":")[0], rotation=90, ha="center", va="center", fontsize=8, color="#b3261e")
     axis.set_ylim(0, 100)
 
 

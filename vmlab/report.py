@@ -96,6 +96,6 @@ def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
             spread = row.spread.get(column.metric)
             text = "–" if value is None else f"{value:.{column.digits}f}"
             cells.append(text + (f" ({spread[0]:.{column.digits}f}…{spread[1]:.{column.digits}f})" if spread else ""))
-        note = "; ".join(v.text for v in misses) or (f"ejected: {row.ejected}" if row.ejected else "")
+        note = "; ".join(v.text for v in misses) or row.failed
         lines.append("<tr>" + "".join(f"<td>{_escape(cell)}" for cell in cells) + f"<td class='text missed'>{_escape(note)}")
     return "\n".join([*lines, "</table></div>"])

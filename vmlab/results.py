@@ -77,8 +77,8 @@ def table(experiment: Experiment, rows: list[Row], verdicts: list[Verdict]) -> s
         cells = [name, *([str(row.cpus), row.kernel] if len(machines) > 1 else []), *(str(row.point[name]) for name in varied)]
         cells += [_cell(row, column.metric, column.digits) for column in experiment.columns]
         notes = missed.get((row.scheduler, row.cpus, tuple(sorted(row.point.items()))), [])
-        if row.ejected and not notes:
-            notes = [f"ejected: {row.ejected}"]
+        if row.failed and not notes:
+            notes = [row.failed]
         lines.append((cells, "; ".join(notes)))
     widths = [max(len(line[0][i]) for line in [*lines, (heads, "")]) for i in range(len(heads))]
     text = [_line(heads, widths, "")]

@@ -8,13 +8,13 @@ falls back to the ordinary class in every program it starts: it neither competes
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,11 +28,19 @@ SETTLE_S = 2.0
 #: A program of the desktop that has not started after this long will not (virtual seconds, under 1,000 hogs).
 START_S = 120.0
 #: Virtual seconds after which a measurement is taken to hang.
-HANG_S = 600.0
+HANG_S = 600
+
+
+#: Exit status of a measure that waited in vain (EX_TEMPFAIL): beside a load, that is the scheduler's result.
+STALLED = 75
 
 
 class MeasureError(Exception):
     """The workload could not be set up or went wrong: the point has no result."""
+
+
+class Stalled(MeasureError):
+    """A program did not get to where it was waited for."""
 
 
 def point() -> dict:
@@ -181,7 +189,7 @@ def wait_until(question, what: str, timeout_s: float = START_S):
         if answer:
             return answer
         time.sleep(0.05)
-    raise MeasureError(f"{what}: not within {timeout_s:.0f} s")
+    raise Stalled(f"{what}: not within {timeout_s:.0f} s")
 
 
 def start_load(kind: str, per_cpu: int, seed: int) -> Group | None:
@@ -279,12 +287,19 @@ def write_result(metrics: dict[str, float], series_by_name: dict[str, dict]) -> 
 
 def run(measure) -> None:
     """The main of every `measure`: sets the stage, measures, writes; explains what went wrong and exits with 1."""
+    def hang(_number: int, frame) -> None:
+        raise Stalled(f"no end within {HANG_S} s; at {frame.f_code.co_name}, line {frame.f_lineno} of {frame.f_code.co_filename}")
+
     # Whoever hangs says where: the engine gives up some minutes later, and would have nothing to tell.
-    faulthandler.dump_traceback_later(HANG_S, exit=True)
+    signal.signal(signal.SIGALRM, hang)
+    signal.alarm(HANG_S)
     try:
         become_instrument()
         equal_sessions()
         desktop_at_rest()
         write_result(*measure(point()))
+    except Stalled as error:
+        print(f"measure: {error}", file=sys.stderr)
+        raise SystemExit(STALLED) from None
     except MeasureError as error:
         raise SystemExit(f"measure: {error}") from None

@@ -40,7 +40,7 @@ class Guest:
         return self.alive
 
     def check_faults(self):
-        return self.faults
+        return [line for line in self.faults if not (self.alive and "sched_ext" in line)]
 
 
 def good(point):
@@ -56,8 +56,8 @@ def plan(boots=1, schedulers=(("limelight", ""),)):
     return engine.Plan(one, one.points(False, []), list(schedulers), [1], "7.2", boots, Path("/"))
 
 
-def run(a_plan, **guest):
-    log, kept = [], []
+def run(a_plan, kept=None, **guest):
+    log, kept = [], [] if kept is None else kept
 
     @contextlib.contextmanager
     def boot(options):
@@ -121,10 +121,39 @@ def test_failed_measure_is_the_labs_failure():
     assert caught.value.status == 69
 
 
+def stalls_at_4(point):
+    return ((75, "", "measure: mpv's first frame: not within 120 s"), {}) if point["count"] == 4 else good(point)
+
+
+def test_stall_beside_a_load_is_a_result():
+    """A program that never starts beside a load says what the scheduler is worth: the row tells, and the other points are measured."""
+    rows, log, _ = run(plan(), answer=stalls_at_4)
+    assert [row.failed for row in rows] == ["", "stalled: measure: mpv's first frame: not within 120 s", ""]
+    assert log.count("boot limelight") == 2
+    verdicts = results.judge_rows(plan().experiment, rows, results.Results("x", rows))
+    assert verdicts[1].failure and "first frame" in verdicts[1].text
+
+
+def test_stall_without_a_load_is_the_labs_failure():
+    """What does not even start on an idle machine is broken, and says nothing about a scheduler."""
+    with pytest.raises(LabError, match="could not be measured"):
+        run(plan(), answer=lambda point: ((75, "", "measure: no"), {}))
+
+
+def test_ejection_during_a_measure_is_a_result():
+    """A scheduler thrown out while a program waited for it is ejected, whatever the measure then ended with."""
+    broken = lambda point: ((1, "", "measure: person failed"), {}) if point["count"] == 4 else good(point)  # noqa: E731
+    rows, _, _ = run(plan(), answer=broken, dies_at=4, faults=["sched_ext: x disabled (runnable task stall)"])
+    assert "runnable task stall" in rows[1].ejected
+    assert rows[2].metrics["m"] == 10
+
+
 def test_kernel_complaint_fails_the_run():
-    """A BUG in the kernel log under limelight fails the run although every figure was fine."""
+    """A BUG in the kernel log under limelight fails the run although every figure was fine; the figures are kept."""
+    kept = []
     with pytest.raises(KernelFault):
-        run(plan(), faults=["BUG: something"])
+        run(plan(), kept, faults=["BUG: something"])
+    assert len(kept) == 3
 
 
 def test_results_replace_rows_of_the_same_point(tmp_path):
