@@ -3,7 +3,8 @@
 //!
 //! The server tells the pid of a local client from its socket's credentials (XRes 1.2 QueryClientIds); what a client says
 //! of itself (`_NET_WM_PID`) is not asked. Bases are used again as soon as a client has gone, so a death must be heard of:
-//! RECORD tells. What a client did before its pid is known is kept until the answer comes.
+//! RECORD tells. What a client did before its pid is known is kept until the answer comes. An answer without a pid may be about a
+//! remote client, or about one that had ended when it was asked for and whose base is the next client's: it is believed for a period.
 //!
 //! Pure: [`Clients::credit`] says when to ask the server.
 
@@ -47,6 +48,7 @@ pub struct Deeds {
 enum Client {
     Known(Option<u32>),
     Asked { question: u64, deeds: Deeds },
+    Unanswered,
 }
 
 /// The clients of a server.
@@ -66,7 +68,7 @@ impl Clients {
     pub fn credit(&mut self, base: u32, deed: Deed) -> Whose {
         match self.known.get_mut(&base) {
             Some(Client::Known(Some(pid))) => Whose::Pid(*pid),
-            Some(Client::Known(None)) => Whose::Nobody,
+            Some(Client::Known(None) | Client::Unanswered) => Whose::Nobody,
             Some(Client::Asked { deeds, .. }) => {
                 deeds.add(deed);
                 Whose::Waiting
@@ -88,8 +90,13 @@ impl Clients {
             Some(Client::Asked { question: asked, deeds }) if *asked == question => *deeds,
             _ => return None,
         };
-        self.learn(base, pid);
+        self.known.insert(base, pid.map_or(Client::Unanswered, |pid| Client::Known(Some(pid))));
         pid.map(|pid| (pid, deeds))
+    }
+
+    /// A period is over: clients for whom the server knew no process are asked for again when they do something.
+    pub fn ask_again(&mut self) {
+        self.known.retain(|_, client| !matches!(client, Client::Unanswered));
     }
 
     /// The client with this base died.
@@ -150,6 +157,20 @@ mod tests {
         assert_eq!(clients.answer(BASE, second, Some(8)).map(|(pid, _)| pid), Some(8));
         clients.died(BASE);
         assert!(matches!(clients.credit(BASE, Deed::Input), Whose::Ask(_)));
+    }
+
+    /// A client that had ended when it was asked for does not make a nobody of the next one with its base, for longer than a period.
+    #[test]
+    fn no_answer_is_no_lasting_answer() {
+        let mut clients = Clients::default();
+        let Whose::Ask(question) = clients.credit(BASE, Deed::Input) else { panic!("not asked") };
+        assert_eq!(clients.answer(BASE, question, None), None);
+        assert_eq!(clients.credit(BASE, Deed::Input), Whose::Nobody, "asked once in a period");
+        clients.ask_again();
+        let Whose::Ask(question) = clients.credit(BASE, Deed::Input) else { panic!("not asked again") };
+        assert_eq!(clients.answer(BASE, question, Some(8)).map(|(pid, _)| pid), Some(8));
+        clients.ask_again();
+        assert_eq!(clients.credit(BASE, Deed::Input), Whose::Pid(8));
     }
 
     /// Without news of deaths everything but ourselves is asked for anew.

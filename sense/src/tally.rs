@@ -83,6 +83,7 @@ impl<'r> Tally<'r> {
         }
         let clients = self.periods.end(self.current);
         self.current = number;
+        self.clients.ask_again();
         if !clients.is_empty() {
             self.report.send(&SenseMessage::Period { clients })?;
         }

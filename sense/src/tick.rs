@@ -79,6 +79,8 @@ impl<'c> Session<'c, '_> {
         for window in dirty {
             self.dirty.remove(&window);
             let Some(damage) = self.damages.get(&window) else { continue };
+            // Where the window has gone meanwhile nothing is moved, and the damage of the one before would be taken for its own.
+            conn.xfixes_set_region(self.parts, &[])?;
             conn.damage_subtract(*damage, x11rb::NONE, self.parts)?;
             let region = conn.xfixes_fetch_region(self.parts)?;
             let root = self.windows.root();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, Server, Watcher, example, have};
 use limelight_abi::sense::{Missing, SenseMessage};
 use limelight_sense::WatchError;
+use nix::sys::signal::Signal;
 use painter::{Painter, rectangle};
 use x11rb::connection::Connection;
 use x11rb::protocol::xproto::{ChangeWindowAttributesAux, ConnectionExt as _, EventMask};
@@ -233,4 +234,34 @@ fn window_managers_may_change() {
     std::thread::sleep(Duration::from_secs(1));
     watcher.listen(TWO_PERIODS);
     assert!(watcher.listen(TWO_PERIODS).changed_pct(client.pid()) > 0.0, "managed again");
+}
+
+/// Clients that end while they draw hand their resource ids to the next one, who is seen none the less. The window manager must
+/// be slow, as on a loaded machine: the frame then outlives its client, and damage is looked for that nobody can have done.
+#[test]
+fn whoever_follows_a_client_that_ended_drawing_is_seen() {
+    if !have(&["Xvfb", "openbox"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let manager = server.run("openbox", &[]);
+    server.wait_for_window_manager();
+    let mut watcher = Watcher::start(&server.name());
+    for round in 0..6 {
+        let painter = Painter::new(&server.name());
+        let window = painter.managed_window(rectangle(0, 0, 100, 80));
+        watcher.listen(Duration::from_millis(500));
+        let until = Instant::now() + TWO_PERIODS;
+        let mut heard = 0.0;
+        while Instant::now() < until {
+            painter.paint(window, rectangle(0, 0, 100, 80));
+            heard += watcher.listen(Duration::from_millis(20)).changed_pct(std::process::id());
+        }
+        assert!(heard > 0.0, "client {round} was not seen");
+        manager.signal(Signal::SIGSTOP);
+        painter.paint(window, rectangle(0, 0, 100, 80));
+        drop(painter);
+        watcher.listen(Duration::from_millis(500));
+        manager.signal(Signal::SIGCONT);
+    }
 }

@@ -43,6 +43,12 @@ impl Running {
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
+
+    /// Has the process stand still, or go on.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
 }
 
 impl Drop for Running {

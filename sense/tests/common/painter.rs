@@ -37,9 +37,18 @@ impl Painter {
         self.window_in(self.root, at)
     }
 
+    /// As [`Self::window`], and a window manager frames it.
+    pub fn managed_window(&self, at: Rectangle) -> u32 {
+        self.create(self.root, at, 0)
+    }
+
     pub fn window_in(&self, parent: u32, at: Rectangle) -> u32 {
+        self.create(parent, at, 1)
+    }
+
+    fn create(&self, parent: u32, at: Rectangle, override_redirect: u32) -> u32 {
         let window = self.conn.generate_id().unwrap();
-        let aux = CreateWindowAux::new().override_redirect(1);
+        let aux = CreateWindowAux::new().override_redirect(override_redirect);
         let (class, copy) = (WindowClass::INPUT_OUTPUT, x11rb::COPY_FROM_PARENT);
         self.conn.create_window(0, window, parent, at.x, at.y, at.width, at.height, 0, class, copy, &aux).unwrap();
         self.conn.map_window(window).unwrap();
