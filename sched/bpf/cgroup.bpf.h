@@ -19,31 +19,45 @@ enum cgroup_limits {
 	SCALE_VALID_NS = 4000000,
 };
 
+/* One cgroup. A slot of an array, not an entry of a map: the hot path goes up the hierarchy at every wake-up and sleep. */
 struct cgroup_ctx {
-	u64 parent_id;			/* 0: a root, whose contents are not scaled */
+	u32 parent;			/* slot of the cgroup above it */
 	u32 weight;			/* cpu.weight */
-	u32 pad;
 	u32 active_weight[LL_NR_CLASSES];	/* sum of the weights of what is active inside */
 	u32 counted_weight[LL_NR_CLASSES];	/* what this cgroup has added to its parent's sum */
 	u64 scale[LL_NR_CLASSES];
 	u64 scale_at_ns[LL_NR_CLASSES];
 };
 
+/* Slot 0 is every root's, and that of what found no room: what is in it is not scaled. */
+struct cgroup_ctx cgroups[MAX_CGROUPS];
+
+/* Which slot a cgroup has, by its id, and the slots that are free. Only for cgroups that come, go or change. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_CGROUPS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u64);
-	__type(value, struct cgroup_ctx);
-} cgroups SEC(".maps");
+	__type(value, u32);
+} cgroup_slots SEC(".maps");
 
-static struct cgroup_ctx *cgroup_ctx_of(u64 id)
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, MAX_CGROUPS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+/* The lowest slot that was never used. The kernel serialises the callbacks for cgroups. */
+u32 fresh_slot = 1;
+
+static struct cgroup_ctx *cgroup_ctx_of(u32 slot)
 {
-	return id ? bpf_map_lookup_elem(&cgroups, &id) : NULL;
+	barrier_var(slot);
+	return &cgroups[slot & (MAX_CGROUPS - 1)];
 }
 
-/* Add @delta to the weight active in cgroup @id and, where that makes it active or idle, in those above it. */
-static void shift_active_weight(u64 id, u32 class, s32 delta)
+/* Add @delta to the weight active in cgroup @slot and, where that makes it active or idle, in those above it. */
+static void shift_active_weight(u32 slot, u32 class, s32 delta)
 {
 	struct cgroup_ctx *cctx;
 	u32 before;
@@ -52,9 +66,9 @@ static void shift_active_weight(u64 id, u32 class, s32 delta)
 	if (class >= LL_NR_CLASSES)
 		return;
 	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
-		cctx = cgroup_ctx_of(id);
-		if (!cctx || !cctx->parent_id)
+		if (!slot)
 			return;
+		cctx = cgroup_ctx_of(slot);
 		before = __sync_fetch_and_add(&cctx->active_weight[class], delta);
 		if (delta > 0 && before == 0) {
 			delta = cctx->weight;
@@ -64,14 +78,17 @@ static void shift_active_weight(u64 id, u32 class, s32 delta)
 		} else {
 			return;
 		}
-		id = cctx->parent_id;
+		slot = cctx->parent;
 	}
 }
 
-/* What a task keeps of its cgroup: the root needs no look-up at every switch. */
-static u64 cgroup_id_of(struct cgroup *cgrp)
+/* What a task keeps of its cgroup. */
+static u32 slot_of(struct cgroup *cgrp)
 {
-	return cgrp && cgrp->level > 0 ? cgrp->kn->id : 0;
+	u64 id = cgrp && cgrp->level > 0 ? cgrp->kn->id : 0;
+	u32 *slot = id ? bpf_map_lookup_elem(&cgroup_slots, &id) : NULL;
+
+	return slot ? *slot : 0;
 }
 
 static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
@@ -80,71 +97,96 @@ static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
 		return;
 	tctx->counted_class = tctx->class;
 	tctx->counted_weight = p->scx.weight;
-	shift_active_weight(tctx->cgroup_id, tctx->counted_class, tctx->counted_weight);
+	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, tctx->counted_weight);
 }
 
 static void uncount_runnable(struct task_ctx *tctx)
 {
 	if (tctx->counted_class == LL_NR_CLASSES)
 		return;
-	shift_active_weight(tctx->cgroup_id, tctx->counted_class, -(s32)tctx->counted_weight);
+	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, -(s32)tctx->counted_weight);
 	tctx->counted_class = LL_NR_CLASSES;
 }
 
-/* The scale of cgroup @id for @class: from the cache, or from its ancestors downwards. */
-static u64 cgroup_scale(u64 id, u32 class, u64 now)
+/* The scale of cgroup @slot for @class: from the cache, or from its ancestors downwards. */
+static u64 cgroup_scale(u32 slot, u32 class, u64 now)
 {
-	struct cgroup_ctx *own = cgroup_ctx_of(id), *cctx = own;
+	struct cgroup_ctx *own = cgroup_ctx_of(slot), *cctx;
 	u64 scale = LL_SCALE_ONE;
 	int level;
 
-	if (!own || class >= LL_NR_CLASSES)
-		return LL_SCALE_ONE;
+	class = class_index(class);
+	if (!slot)
+		return scale;
 	if (own->scale_at_ns[class] && now - own->scale_at_ns[class] < SCALE_VALID_NS)
 		return own->scale[class];
 	/* A product, so the order of the levels does not matter. */
 	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
-		if (!cctx || !cctx->parent_id)
+		if (!slot)
 			break;
+		cctx = cgroup_ctx_of(slot);
 		scale = ll_cgroup_scale(scale, cctx->weight, cctx->active_weight[class]);
-		cctx = cgroup_ctx_of(cctx->parent_id);
+		slot = cctx->parent;
 	}
 	own->scale[class] = scale;
 	own->scale_at_ns[class] = now;
 	return scale;
 }
 
+/* A slot that nobody uses, or 0. */
+static u32 take_slot(void)
+{
+	u32 slot;
+
+	if (!bpf_map_pop_elem(&free_slots, &slot))
+		return slot;
+	return fresh_slot < MAX_CGROUPS ? fresh_slot++ : 0;
+}
+
+/* Beyond MAX_CGROUPS cgroups their tasks count as the root's, which is no reason to refuse the cgroup. */
 static s32 add_cgroup(struct cgroup *cgrp, u32 weight)
 {
-	struct cgroup_ctx cctx = { .weight = weight };
+	struct cgroup_ctx zero = {}, *cctx;
 	struct cgroup *parent;
 	u64 id = cgrp->kn->id;
+	u32 slot;
 
-	if (cgrp->level > 0) {
-		parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
-		if (parent) {
-			cctx.parent_id = parent->kn->id;
-			bpf_cgroup_release(parent);
-		}
+	if (cgrp->level == 0)
+		return 0;
+	slot = take_slot();
+	if (!slot)
+		return 0;
+	cctx = cgroup_ctx_of(slot);
+	*cctx = zero;
+	cctx->weight = weight;
+	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+	if (parent) {
+		cctx->parent = slot_of(parent);
+		bpf_cgroup_release(parent);
 	}
-	return bpf_map_update_elem(&cgroups, &id, &cctx, BPF_ANY);
+	return bpf_map_update_elem(&cgroup_slots, &id, &slot, BPF_ANY);
 }
 
 static void remove_cgroup(struct cgroup *cgrp)
 {
 	u64 id = cgrp->kn->id;
+	u32 slot = slot_of(cgrp);
 
-	bpf_map_delete_elem(&cgroups, &id);
+	if (!slot)
+		return;
+	bpf_map_delete_elem(&cgroup_slots, &id);
+	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
 }
 
 /* cpu.weight was written: correct what this cgroup, where active, has added to its parent. */
 static void set_cgroup_weight(struct cgroup *cgrp, u32 weight)
 {
-	struct cgroup_ctx *cctx = cgroup_ctx_of(cgrp->kn->id);
+	u32 slot = slot_of(cgrp);
+	struct cgroup_ctx *cctx = cgroup_ctx_of(slot);
 	int class;
 	s32 delta;
 
-	if (!cctx)
+	if (!slot)
 		return;
 	cctx->weight = weight;
 	bpf_for(class, 0, LL_NR_CLASSES) {
@@ -152,7 +194,7 @@ static void set_cgroup_weight(struct cgroup *cgrp, u32 weight)
 			continue;
 		delta = (s32)weight - (s32)cctx->counted_weight[class];
 		cctx->counted_weight[class] = weight;
-		shift_active_weight(cctx->parent_id, class, delta);
+		shift_active_weight(cctx->parent, class, delta);
 	}
 }
 
@@ -161,7 +203,7 @@ static void move_between_cgroups(struct task_struct *p, struct task_ctx *tctx, s
 	bool was_counted = tctx->counted_class != LL_NR_CLASSES;
 
 	uncount_runnable(tctx);
-	tctx->cgroup_id = cgroup_id_of(to);
+	tctx->cgroup_slot = slot_of(to);
 	if (was_counted)
 		count_runnable(p, tctx);
 }

@@ -105,7 +105,8 @@ int BPF_PROG(ll_execute_start, struct work_struct *work)
 	return 0;
 }
 
-SEC("tp_btf/workqueue_execute_end")
+/* Not tp_btf: before 7.0 the verifier refuses its second argument, a pointer to a function. */
+SEC("raw_tp/workqueue_execute_end")
 int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 {
 	u32 worker = bpf_get_current_pid_tgid();

@@ -13,6 +13,9 @@
  * What it is bad at: machines with very many CPUs that all draw on one queue per cache (the queue's lock), and
  * telling apart the threads of one process: a rating is the whole process's.
  *
+ * A task that begins to want a CPU passes ll_select_cpu, ll_enqueue or both; there is no ll_runnable, and who sleeps is done
+ * with in ll_stopping: each callback costs a look-up, and these run at every wake-up of the machine.
+ *
  * rating.bpf.h   which class a task is in           edges.bpf.h   who wakes whom
  * queue.bpf.h    the queues                         cgroup.bpf.h  cpu.weight
  * place.bpf.h    idle CPU, victim or queue          share.bpf.h   the guaranteed share
@@ -49,13 +52,25 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 	tctx->charged_at_ns = now;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return;
-	scale = cgroup_scale(tctx->cgroup_id, tctx->class, now);
+	scale = cgroup_scale(tctx->cgroup_slot, tctx->class, now);
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
 	account_share(cctx, tctx->class, ran_ns);
 	if (is_huc_class(tctx->class)) {
 		record_run(p, ran_ns);
 		spend_budget(tctx, ran_ns);
 	}
+}
+
+/* @p begins to want a CPU, or wants it still: @woken by somebody, or else new, preempted, or moved. */
+static void becomes_runnable(struct task_struct *p, struct task_ctx *tctx, bool woken)
+{
+	refresh_rating(p, tctx);
+	if (woken) {
+		note_wakeup(p, tctx);
+		tctx->wakeable_at_ns = scx_bpf_now();
+	}
+	catch_up_vtime(tctx);
+	count_runnable(p, tctx);
 }
 
 s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -67,13 +82,12 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (!tctx)
 		return cpu;
+	becomes_runnable(p, tctx, !(wake_flags & SCX_WAKE_FORK));
 	if (idle) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), 0);
 		count(LL_STAT_wakeups_direct);
 		return cpu;
 	}
-	refresh_rating(p, tctx);
-	catch_up_vtime(tctx);
 	victim = pick_victim(p, tctx, prev_cpu);
 	if (victim < 0)
 		return cpu;
@@ -82,39 +96,25 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	return victim;
 }
 
-void BPF_STRUCT_OPS(ll_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (!tctx)
-		return;
-	refresh_rating(p, tctx);
-	if (enq_flags & SCX_ENQ_WAKEUP) {
-		note_wakeup(p, tctx);
-		tctx->wakeable_at_ns = scx_bpf_now();
-	}
-	catch_up_vtime(tctx);
-	count_runnable(p, tctx);
-}
-
 void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), victim;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
 
 	if (!tctx) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_min_ns, enq_flags);
 		return;
 	}
-	refresh_rating(p, tctx);
-	catch_up_vtime(tctx);
+	becomes_runnable(p, tctx, wakes && !(enq_flags & SCX_ENQ_CPU_SELECTED));
 	if (tctx->class == LL_CLASS_KTHREAD) {
-		if (cpu_ctx_of(cpu)->class > LL_CLASS_KTHREAD)
+		if (cctx->class > LL_CLASS_KTHREAD)
 			enq_flags |= SCX_ENQ_PREEMPT;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
 		return;
 	}
-	if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+	if (is_idle(cctx, cpu) || (wakes && runs_next(p, tctx, cctx))) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
 		count(LL_STAT_wakeups_direct);
 		return;
@@ -143,7 +143,9 @@ static bool keeps_running(struct task_struct *prev, struct task_ctx *tctx, s32 c
 /* Class OTHER's turn: those who have waited too long first. */
 static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 {
-	return scx_bpf_dsq_move_to_local(rescue_queue(llc_of(cpu)), 0) || take_from_class(cpu, cctx, LL_CLASS_OTHER);
+	if (waiting[RESCUED] && scx_bpf_dsq_move_to_local(rescue_queue(llc_of(cpu)), 0))
+		return true;
+	return take_from_class(cpu, cctx, LL_CLASS_OTHER);
 }
 
 /* Try the HuC classes above @below, most urgent first. */
@@ -152,7 +154,7 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	u32 class;
 
 	bpf_for(class, LL_CLASS_HUCIN, LL_CLASS_OTHER) {
-		if (class >= below || !(huc_waiting[class_index(class)] | pinned_waiting(cctx, class)))
+		if (class >= below || !(waiting[class_index(class)] | pinned_waiting(cctx, class)))
 			continue;
 		if (take_from_class(cpu, cctx, class)) {
 			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
@@ -221,6 +223,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	unmark_waiting(tctx);
 	tctx->charged_at_ns = now;
 	cctx->claim = 0;
+	cctx->has_next = 0;
 	cctx->class = tctx->class;
 	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	if (tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
@@ -246,14 +249,21 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 
 	cctx->class = LL_NR_CLASSES;
 	cctx->runs_hub = 0;
-	if (tctx)
-		charge(p, tctx, cctx, scx_bpf_now());
+	if (!tctx)
+		return;
+	charge(p, tctx, cctx, scx_bpf_now());
+	if (!runnable)
+		uncount_runnable(tctx);
 }
 
+/* @p leaves its queue, or sleeps; who sleeps has been stopped just before, which says it all. */
 void BPF_STRUCT_OPS(ll_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	struct task_ctx *tctx = task_ctx_of(p);
+	struct task_ctx *tctx;
 
+	if (deq_flags & SCX_DEQ_SLEEP)
+		return;
+	tctx = task_ctx_of(p);
 	if (!tctx)
 		return;
 	unmark_waiting(tctx);
@@ -282,7 +292,7 @@ s32 BPF_STRUCT_OPS(ll_init_task, struct task_struct *p, struct scx_init_task_arg
 	tctx->counted_class = LL_NR_CLASSES;
 	tctx->waiting_class = LL_NR_CLASSES;
 	tctx->waiting_cpu = LL_MAX_CPUS;
-	tctx->cgroup_id = cgroup_id_of(args->cgroup);
+	tctx->cgroup_slot = slot_of(args->cgroup);
 	if (args->fork)
 		inherit_rating(p, tctx);
 	return 0;
@@ -342,7 +352,6 @@ SCX_OPS_DEFINE(limelight_ops,
 	       .select_cpu		= (void *)ll_select_cpu,
 	       .enqueue			= (void *)ll_enqueue,
 	       .dispatch		= (void *)ll_dispatch,
-	       .runnable		= (void *)ll_runnable,
 	       .running			= (void *)ll_running,
 	       .stopping		= (void *)ll_stopping,
 	       .quiescent		= (void *)ll_quiescent,

@@ -75,6 +75,30 @@ static s32 pick_victim(struct task_struct *p, struct task_ctx *tctx, s32 prev_cp
 	return fallback >= 0 && try_victim(p, tctx, fallback) ? fallback : -1;
 }
 
+/* Is @cpu idle? Then it is ours from now on. */
+static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
+{
+	return cctx->class >= LL_NR_CLASSES && scx_bpf_test_and_clear_cpu_idle(cpu);
+}
+
+/*
+ * Would @p, which wakes up, be the next to run on the only CPU it may use? Then it need not go through a queue. Only while nobody is
+ * at the desk: what is behind the running task cannot be overtaken, except by what preempts. No more than one at a time,
+ * and none that is ahead of its class by more than a task may be that preempts.
+ */
+static bool runs_next(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	u32 class = LL_CLASS_OTHER;
+
+	if (tracking || tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p)))
+		return false;
+	if ((waiting[class] | waiting[RESCUED] | pinned_waiting(cctx, class)) ||
+	    ll_vtime_before(class_vtime[class] + preempt_lag_ns, tctx->vtime))
+		return false;
+	cctx->has_next = 1;
+	return true;
+}
+
 /* An idle CPU could run something of what is queued: wake it. */
 static void kick_idle_cpu(struct task_struct *p)
 {

@@ -52,8 +52,8 @@ static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu)
 		return;
 	if (pinned_cpu < LL_MAX_CPUS)
 		__sync_fetch_and_add(&cpu_ctx_of(pinned_cpu)->pinned_waiting[class], 1);
-	else if (is_huc_class(class))
-		__sync_fetch_and_add(&huc_waiting[class], 1);
+	else
+		__sync_fetch_and_add(&waiting[class], 1);
 }
 
 /* The exchange makes sure that of two callers, a CPU that takes the task and ll_publish, one counts down. */
@@ -69,8 +69,8 @@ static void unmark_waiting(struct task_ctx *tctx)
 		return;
 	if (cpu < LL_MAX_CPUS)
 		__sync_fetch_and_sub(&cpu_ctx_of(cpu)->pinned_waiting[class], 1);
-	else if (is_huc_class(class))
-		__sync_fetch_and_sub(&huc_waiting[class], 1);
+	else
+		__sync_fetch_and_sub(&waiting[class], 1);
 }
 
 static u64 slice_of(struct task_ctx *tctx)
@@ -140,9 +140,9 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 /* Does a task of a class above @class wait for @cpu? */
 static bool more_urgent_waits(struct cpu_ctx *cctx, u32 class)
 {
-	if (class > LL_CLASS_HUCIN && (huc_waiting[LL_CLASS_HUCIN] | pinned_waiting(cctx, LL_CLASS_HUCIN)))
+	if (class > LL_CLASS_HUCIN && (waiting[LL_CLASS_HUCIN] | pinned_waiting(cctx, LL_CLASS_HUCIN)))
 		return true;
-	return class > LL_CLASS_HUCOUT && (huc_waiting[LL_CLASS_HUCOUT] | pinned_waiting(cctx, LL_CLASS_HUCOUT));
+	return class > LL_CLASS_HUCOUT && (waiting[LL_CLASS_HUCOUT] | pinned_waiting(cctx, LL_CLASS_HUCOUT));
 }
 
 #endif /* LIMELIGHT_QUEUE_H */

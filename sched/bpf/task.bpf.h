@@ -16,7 +16,7 @@ struct task_ctx {
 	u64 charged_at_ns;	/* running: until when `vtime` is charged */
 	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
 	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
-	u64 cgroup_id;		/* 0 for the root cgroup, whose tasks' weights are not scaled */
+	u32 cgroup_slot;	/* 0 for the root cgroup, whose tasks' weights are not scaled */
 	u32 rating_epoch;	/* value of `rating_epoch` that the four below were looked up at */
 	u32 class;		/* enum ll_class */
 	u32 slice_pm;
@@ -26,7 +26,7 @@ struct task_ctx {
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
 	u32 counted_weight;
-	u32 waiting_class;	/* class under which it is counted in huc_waiting; LL_NR_CLASSES while it is not */
+	u32 waiting_class;	/* class, or RESCUED, under which it is counted as waiting; LL_NR_CLASSES while it is not */
 	u32 waiting_cpu;	/* and the CPU, where that is a queue of one CPU; LL_MAX_CPUS otherwise */
 };
 
@@ -55,14 +55,20 @@ struct cpu_ctx {
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
 	u32 pinned_waiting[LL_NR_CLASSES];	/* tasks in the queues of this CPU alone */
+	u32 has_next;		/* a task was put straight behind the running one */
 	u32 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));
 
 struct cpu_ctx cpu_ctxs[LL_MAX_CPUS];
 
-/* HuC tasks in shared queues. Never too low while one waits; may be too high for the length of one callback. */
-u32 huc_waiting[LL_NR_CLASSES];
+/*
+ * Tasks in shared queues, by class. Never too low while one waits; may be too high for the length of one callback. Kernel threads
+ * never wait in a queue of ours: in their place those are counted that have waited too long.
+ */
+u32 waiting[LL_NR_CLASSES];
+
+enum { RESCUED = LL_CLASS_KTHREAD };
 
 /* Each class's clock: the greatest virtual time at which a task of it has started to run. */
 u64 class_vtime[LL_NR_CLASSES];

@@ -72,8 +72,22 @@ static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 		set_slice_timer(cpu, cctx, slice_ns, now);
 }
 
-/* Move every task of @queue that has waited longer than rescue_after_ns to @rescue. */
-static void rescue_from(u64 queue, u64 rescue, u64 now)
+static void rescue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 queue)
+{
+	u64 queued_at_ns = tctx->queued_at_ns;
+
+	unmark_waiting(tctx);
+	tctx->queued_at_ns = queued_at_ns;
+	mark_waiting(tctx, RESCUED, LL_MAX_CPUS);
+	scx_bpf_dsq_move_set_slice(it, rescue_slice_ns);
+	if (scx_bpf_dsq_move(it, p, queue, 0))
+		count(LL_STAT_rescues);
+	else
+		unmark_waiting(tctx);	/* a CPU took it meanwhile */
+}
+
+/* Move every task of @queue that has waited longer than rescue_after_ns to @to. */
+static void rescue_from(u64 queue, u64 to, u64 now)
 {
 	struct task_struct *p;
 	struct task_ctx *tctx;
@@ -86,11 +100,8 @@ static void rescue_from(u64 queue, u64 rescue, u64 now)
 		if (!p)
 			continue;
 		tctx = task_ctx_of(p);
-		if (tctx && tctx->queued_at_ns && now > tctx->queued_at_ns + rescue_after_ns) {
-			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, rescue_slice_ns);
-			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, rescue, 0))
-				count(LL_STAT_rescues);
-		}
+		if (tctx && tctx->queued_at_ns && now > tctx->queued_at_ns + rescue_after_ns)
+			rescue(BPF_FOR_EACH_ITER, p, tctx, to);
 		bpf_task_release(p);
 	}
 	bpf_rcu_read_unlock();
