@@ -45,8 +45,8 @@ enum ll_limits {
 
 /*
  * The rating of one process. Map `ratings`, key: u32 tgid.
- * Writers: the daemon, once a second and on an immediate report; BPF creates entries (never changes one) on fork and on a
- * lending wake-up. BPF removes the entry when the last thread exits.
+ * Writers: the daemon, once a second and on an immediate report; BPF creates entries on fork and on a
+ * lending wake-up, which may also replace one without an input rating. BPF removes the entry when the last thread exits.
  */
 struct ll_rating {
 	u32 in_milli;		/* P_in x 1000; > 0 makes the process HUCIN */

@@ -155,7 +155,7 @@ static void lend_rating(struct task_struct *p, struct task_ctx *tctx, const stru
 {
 	if (tctx->rating_flags & LL_RATING_INDIRECT)
 		renew_budget(tctx, waker->indirect_ran_ns);
-	else if (tctx->class == LL_CLASS_OTHER && give_rating(p, waker->tgid, LL_RATING_LENT))
+	if (tctx->class > LL_CLASS_HUCIN && give_rating(p, waker->tgid, LL_RATING_LENT))
 		count(LL_STAT_lent);
 	refresh_rating(p, tctx);
 }

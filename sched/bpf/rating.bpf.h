@@ -112,7 +112,18 @@ static void publish_ratings(void)
 	__sync_fetch_and_add(&rating_epoch, 1);
 }
 
-/* Give @to the rating of @from_tgid. An entry that exists is the daemon's and stays, unless it holds no rating. */
+/* May @old, the rating that a process has, be replaced by one that it is given? */
+static bool may_be_given(const struct ll_rating *old, u32 how)
+{
+	if (!old)
+		return true;
+	if ((old->flags & LL_RATING_SELF) || old->in_milli)
+		return false;
+	/* An editor that somebody looks at is HUCOUT, and its first key makes it HUCIN; a child's rating is its own. */
+	return how == LL_RATING_LENT || !old->out_milli;
+}
+
+/* Give @to the rating of @from_tgid. The daemon takes the entry over at its next pass. */
 static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 {
 	u32 tgid = to->tgid;
@@ -122,11 +133,12 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 	if (!from || !(from->in_milli | from->out_milli) || (from->flags & (LL_RATING_HUB | LL_RATING_SELF)))
 		return false;
 	old = bpf_map_lookup_elem(&ratings, &tgid);
-	if (old && ((old->in_milli | old->out_milli) || (old->flags & LL_RATING_SELF)))
+	if (!may_be_given(old, how))
 		return false;
 	given = *from;
 	/* A hub may receive a rating; it stays a hub, so it passes none on. */
 	given.flags = how | LL_RATING_INDIRECT | (old ? old->flags & LL_RATING_HUB : 0);
+	given.out_milli = old && old->out_milli ? old->out_milli : from->out_milli;
 	given.from_tgid = from_tgid;
 	given.start_ns = to->group_leader->start_boottime;
 	if (bpf_map_update_elem(&ratings, &tgid, &given, BPF_ANY))
