@@ -42,8 +42,11 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: int = 0) -> Path:
-    """The directory of an item, built if it is not there. `build` fills the empty directory it is given."""
+def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: int = 0, replaces: bool = True) -> Path:
+    """The directory of an item, built if it is not there. `build` fills the empty directory it is given.
+
+    It `replaces` the item of the same name with other inputs, unless told that both are of use.
+    """
     home = root() / "lab"
     finished = home / f"{name}-{inputs_key}"
     if finished.is_dir():
@@ -63,7 +66,7 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
         unfinished.mkdir()
         build(unfinished)
         unfinished.rename(finished)
-        for old in home.glob(f"{name}-*"):
+        for old in home.glob(f"{name}-*") if replaces else ():
             # A key has no hyphen: what follows one belongs to an item whose name begins alike.
             if old.is_dir() and old != finished and "-" not in old.name.removeprefix(f"{name}-"):
                 shutil.rmtree(old)

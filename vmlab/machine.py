@@ -231,7 +231,7 @@ def _terminate(_number, _frame) -> None:
 
 
 def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> Machine:
-    """Gives a booted guest the disk of this run, and has its agent start limelight; a peer is part of the state that was kept."""
+    """Gives a booted guest the disk of this run. Its desktop and its scheduler are part of the state that was kept."""
     channel = Channel(vm.connect_agent(options.boot_timeout_s), vm.alive)
     try:
         vm.loaded(options.boot_timeout_s)
@@ -240,10 +240,8 @@ def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> 
         vm.resume()
         hello = channel.answer(begin, options.boot_timeout_s)
         desk = f", {options.display} and openbox" if options.desktop else ""
-        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){desk}")
-        if options.sched == "limelight":
-            reply = channel.call({"op": "scheduler", "argv": payload.scheduler_command(options)}, options.real_timeout_s)
-            say(f"scheduler {reply['ops']} is in charge, after {reply['virtual_s']:.1f} s of the guest's time")
+        charge = f", {hello['ops']} in charge" if hello["ops"] else ""
+        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){desk}{charge}")
     except LabError as error:
         raise vm.explain(error) from error
     vm.pause()

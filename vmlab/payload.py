@@ -32,15 +32,21 @@ class Parts:
     qemu: list[str]
     kernel: kernels.Kernel
     image: image.Image
-    peer: Path | None
+    scheduler: Path | None
+    """The program of the scheduler to load: limelight's or a peer's."""
 
 
 def prepare(options: Options) -> Parts:
     """Checks the options and fetches or builds what is not in the cache."""
     check(options)
     root, emulator = fetch((options.kernel,))
-    peer = None if options.sched in (*PLAIN, "limelight") else peers.get(options.sched)
-    return Parts(emulator, kernels.get(options.kernel, root.busybox), root, peer)
+    return Parts(emulator, kernels.get(options.kernel, root.busybox), root, _scheduler(options.sched))
+
+
+def _scheduler(name: str) -> Path | None:
+    if name in PLAIN:
+        return None
+    return target_directory() / name if name == "limelight" else peers.get(name)
 
 
 def fetch(series: Sequence[str]) -> tuple[image.Image, list[str]]:
@@ -107,9 +113,9 @@ def build_disk(options: Options, directory: Path) -> Path:
     return disk
 
 
-def scheduler_command(options: Options) -> list[str]:
-    """What the guest runs to load limelight."""
-    command = ["limelight", "run"]
+def scheduler_command(options: Options, program: str) -> list[str]:
+    """What the guest runs to load the scheduler whose program it has at `program`."""
+    words = ["run"] if options.sched == "limelight" else []
     if options.policy is not None:
-        command += ["--policy", options.policy]
-    return [*command, *options.sched_args]
+        words += ["--policy", options.policy]
+    return [program, *words, *options.sched_args]

@@ -50,6 +50,13 @@ def test_items_with_similar_names_do_not_drop_each_other():
     assert desk.is_dir()
 
 
+def test_items_that_do_not_replace_each_other_both_stay():
+    """Two builds of one scheduler have a kept machine each: who uses the one does not take away the other."""
+    first = cache.item("warm-1cpu", cache.key("a"), lambda into: None, replaces=False)
+    second = cache.item("warm-1cpu", cache.key("b"), lambda into: None, replaces=False)
+    assert first.is_dir() and second.is_dir()
+
+
 def test_key_keeps_inputs_apart():
     """("ab", "c") and ("a", "bc") are different inputs."""
     assert cache.key("ab", "c") != cache.key("a", "bc")

@@ -139,5 +139,5 @@ def test_limelight_that_is_not_built_is_said(monkeypatch, tmp_path):
 
 def test_scheduler_command_lines():
     """limelight runs its daemon with the policy asked for, and with the arguments given."""
-    assert payload.scheduler_command(machine.Options(sched="limelight", policy="huc")) == ["limelight", "run", "--policy", "huc"]
-    assert payload.scheduler_command(machine.Options(sched="limelight", sched_args=("--verbose",))) == ["limelight", "run", "--verbose"]
+    assert payload.scheduler_command(machine.Options(sched="limelight", policy="huc"), "/limelight") == ["/limelight", "run", "--policy", "huc"]
+    assert payload.scheduler_command(machine.Options(sched="scx_lavd", sched_args=("--verbose",)), "/scx_lavd") == ["/scx_lavd", "--verbose"]
