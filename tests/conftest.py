@@ -8,6 +8,7 @@ others has its own list as the attribute `machines` (the decorator `on`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from vmlab.errors import LabError
 def _name(options: machine.Options) -> str:
     parts = [options.kernel, f"{options.cpus}cpu"]
     parts += ["desktop"] if options.desktop else []
+    parts += [options.sched] if options.sched not in ("none", "limelight") else []
     parts += [options.init] if options.init != "lab" else []
     return "-".join(parts)
 
@@ -39,8 +41,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def guest(request: pytest.FixtureRequest) -> Iterator[Guest]:
     """A fresh machine. At the end its kernel log must be clean."""
     try:
-        with machine.boot(request.param) as booted:
-            yield Guest(booted, idle_daemon=request.config.getoption("--idle-daemon"))
+        idle = request.config.getoption("--idle-daemon")
+        options = replace(request.param, sched="none") if idle and request.param.sched == "limelight" else request.param
+        with machine.boot(options) as booted:
+            yield Guest(booted, idle_daemon=idle)
     except LabError as error:
         # The whole text: what, why, and the fix.
         pytest.fail(f"the laboratory: {error}", pytrace=False)

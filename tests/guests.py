@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vmlab.machine import Machine, Options, Result
@@ -15,7 +16,9 @@ STATE = "/sys/kernel/sched_ext/state"
 LOAD_S = 120
 #: Every series of kernels the project is tested on, and one CPU and four: a scheduler has different bugs on each.
 EVERYWHERE = [Options(kernel=kernel, cpus=cpus) for kernel in ("7.2", "6.18") for cpus in (1, 4)]
-DESKTOP = Options(desktop=True)
+#: Limelight is in charge when the test begins: the state of such a machine is kept (vmlab/warm.py), so that it is loaded once, not for every test.
+LIMELIGHT = Options(sched="limelight")
+DESKTOP = replace(LIMELIGHT, desktop=True)
 
 
 def on(*machines: Options) -> Callable:
@@ -57,9 +60,11 @@ class Guest:
         return int(self.check(f"setsid {command} >>/run/test/{name}.log 2>&1 </dev/null & echo $!", user))
 
     def start_limelight(self, *words: str) -> int:
-        """Starts the daemon and waits until it is in charge; returns its process id."""
+        """Has the daemon in charge: starts it and waits for that, in a machine that did not begin with one; returns its process id."""
         if self.idle_daemon:
             return self.background("sleep infinity")
+        if self.machine.options.sched == "limelight" and not words and self.state() == "enabled":
+            return int(self.check("pgrep -o -x limelight"))
         pid = self.background(" ".join(["limelight run", *words]))
         waited = self.run(f"until [ $(cat {STATE}) = enabled ]; do kill -0 {pid} || exit 1; sleep 0.05; done", timeout_s=LOAD_S)
         assert waited.status == 0, f"limelight did not take charge:\n{self.log()}"
@@ -67,7 +72,7 @@ class Guest:
 
     def log(self) -> str:
         """What the daemon has said so far."""
-        return self.run(["cat", "/run/test/limelight.log"]).stdout
+        return self.run("cat /run/lab/scheduler.log /run/test/limelight.log").stdout
 
     def state(self) -> str:
         """Whether a sched_ext scheduler is in charge: enabled or disabled."""
@@ -91,6 +96,14 @@ class Guest:
     def rated(self) -> dict[str, dict]:
         """The rated processes by name."""
         return {process["name"]: process for process in self.status()["processes"]}
+
+    def classes(self) -> dict[str, str]:
+        """The classes of the rated processes by name, as the scheduler itself has them at this moment (none where none is in charge)."""
+        return {} if self.idle_daemon else self.script("classes")
+
+    def wait_until_watched(self, limit_s: float = 10) -> None:
+        """Waits until the display is watched."""
+        self.wait_for(lambda: any("watched" in display["state"] for display in self.status()["displays"]), "the display is watched", limit_s)
 
     def wait_for(self, question: Callable[[], object], what: str, limit_s: float = 10) -> None:
         """Asks until the answer is true, letting 0.1 s pass in the guest each time."""

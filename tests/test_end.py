@@ -3,7 +3,8 @@
 
 import pytest
 
-from tests.guests import DESKTOP, Guest, assert_unchanged
+from tests.guests import DESKTOP, Guest, assert_unchanged, on
+from vmlab.machine import Options
 
 MACHINES = [DESKTOP]
 #: Promise 9 and the issue's figure 6.7.
@@ -17,6 +18,7 @@ BLOWS = {
 }
 
 
+@on(Options(desktop=True), Options(desktop=True, kernel="6.18", cpus=4))
 @pytest.mark.parametrize("blow", BLOWS)
 def test_the_kernels_scheduler_is_back_within_a_second(guest: Guest, blow: str) -> None:
     """Beside ten bursty processes, killed or taken off, it is gone within 1 s with its helpers, and every knob is as before."""
@@ -59,14 +61,14 @@ def test_a_killed_helper_is_replaced(guest: Guest) -> None:
     guest.check(f"kill -9 {helper}")
     guest.wait_until_gone(helper, 2)
     guest.wait_for(lambda: len(guest.processes("limelight")) == 2, "another helper", 5)
-    guest.wait_for(lambda: any("watched" in display["state"] for display in guest.status()["displays"]), "the display is watched again", 5)
+    guest.wait_until_watched(5)
     assert guest.state() == "enabled"
 
 
 def test_a_display_may_go_and_come_back(guest: Guest) -> None:
     """When the X server ends, limelight goes on without it, and watches the one that comes after it."""
     guest.start_limelight()
-    guest.wait_for(lambda: any("watched" in display["state"] for display in guest.status()["displays"]), "the display is watched")
+    guest.wait_until_watched()
     guest.check("pkill -x Xvfb")
     guest.wait_for(lambda: not any("watched" in display["state"] for display in guest.status()["displays"]), "the display is gone", 5)
     guest.background("Xvfb :0 -screen 0 800x600x24 -auth /home/person/.Xauthority -nolisten tcp -noreset", user="person")

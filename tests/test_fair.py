@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Inside a class CPU time follows the weights, nice and the cgroup hierarchy's cpu.weight (promise 4)."""
 
-from tests.guests import Guest
-from vmlab.machine import Options
+from dataclasses import replace
 
-MACHINES = [Options(), Options(cpus=4)]
+from tests.guests import LIMELIGHT, Guest
+
+MACHINES = [LIMELIGHT, replace(LIMELIGHT, cpus=4)]
 #: Seconds measured: some hundred slices for each process.
 SECONDS = 5
 #: A tenth: with slices of 5 ms and this many seconds, what is left over at the edges is a hundredth; the rest is for several CPUs.

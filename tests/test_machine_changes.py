@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine changes under it: CPUs go and come, the machine sleeps."""
 
-from tests.guests import LOAD_S, Guest, on
-from vmlab.machine import Options
+from dataclasses import replace
 
-MACHINES = [Options(cpus=4), Options(cpus=4, kernel="6.18")]
+from tests.guests import LIMELIGHT, LOAD_S, Guest, on
+
+MACHINES = [replace(LIMELIGHT, cpus=4), replace(LIMELIGHT, cpus=4, kernel="6.18")]
 
 
 def _in_charge_again(guest: Guest, daemon: int) -> None:
@@ -24,7 +25,7 @@ def test_cpus_may_go_and_come_back(guest: Guest) -> None:
     guest.check(f"kill {load}")
 
 
-@on(Options(cpus=4))
+@on(replace(LIMELIGHT, cpus=4))
 def test_it_sleeps_and_wakes_with_the_machine(guest: Guest) -> None:
     """After a suspend to memory, as far as the kernel's own test of it goes (all CPUs but one off), limelight is in charge again."""
     daemon = guest.start_limelight()

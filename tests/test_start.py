@@ -3,10 +3,10 @@
 
 import json
 
-from tests.guests import EVERYWHERE, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, EVERYWHERE, LIMELIGHT, LOAD_S, Guest, assert_unchanged, on
 from vmlab.machine import Options
 
-MACHINES = [Options()]
+MACHINES = [LIMELIGHT]
 
 
 @on(*EVERYWHERE)
@@ -24,6 +24,7 @@ def test_takes_over_and_gives_back(guest: Guest) -> None:
     assert "the kernel's own scheduler runs the CPUs again" in guest.log()
 
 
+@on(Options())
 def test_the_papers_policy_starts_too(guest: Guest) -> None:
     """`--policy huc` takes charge and says that it is the one in force."""
     guest.start_limelight("--policy", "huc")
@@ -40,6 +41,7 @@ def test_a_second_daemon_is_refused(guest: Guest) -> None:
     assert guest.status()["uptime_s"] >= 0
 
 
+@on(Options())
 def test_root_is_needed(guest: Guest) -> None:
     """An ordinary user is told that the daemon needs root, and how to start it; nothing is loaded."""
     refused = guest.run("limelight run", user="person")
@@ -47,12 +49,24 @@ def test_root_is_needed(guest: Guest) -> None:
     assert guest.state() == "disabled"
 
 
-@on(Options(desktop=True))
+@on(Options(sched="scx_bpfland"))
+def test_another_scheduler_is_left_in_charge(guest: Guest) -> None:
+    """Where another sched_ext scheduler is loaded, `limelight run` names it, says what to do, and leaves it and everything else alone."""
+    before = guest.knobs()
+    refused = guest.run("limelight run", timeout_s=LOAD_S)
+    assert refused.status == 1
+    assert refused.stderr.count("\n") == 1 and "bpfland" in refused.stderr and "stop" in refused.stderr, refused.stderr
+    assert "bpfland" in guest.check("cat /sys/kernel/sched_ext/root/ops") and guest.state() == "enabled"
+    assert_unchanged(guest, before)
+    assert "bpfland" in guest.run("limelight doctor").stdout
+
+
+@on(DESKTOP)
 def test_views_answer_by_who_asks(guest: Guest) -> None:
     """Root sees every rated process, their owner their own, another user none; the graph is root's."""
     guest.background("xclient --title mine --work-us 500", user="person")
     guest.start_limelight()
-    guest.wait_for(lambda: any("watched" in display["state"] for display in guest.status()["displays"]), "the display is watched")
+    guest.wait_until_watched()
     guest.type("mine")
     guest.wait_for(lambda: "xclient" in guest.rated(), "the client is rated")
     names = {user: _names_seen_by(guest, user) for user in ("root", "person", "nobody")}

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Nobody starves (promise 5), and the kernel's watchdog never has to step in."""
 
-from tests.guests import Guest, on
-from vmlab.machine import Options
+from dataclasses import replace
 
-MACHINES = [Options()]
+from tests.guests import DESKTOP, LIMELIGHT, Guest, on
+
+MACHINES = [LIMELIGHT]
 RUNNABLE = 1000
 #: Promise 5: with 1,000 runnable per CPU nobody waits longer.
 WAIT_S = 1.0
@@ -21,7 +22,7 @@ def test_a_thousand_runnable_processes_wait_a_second_at_most(guest: Guest) -> No
     assert seen["longest_s"] <= WAIT_S
 
 
-@on(Options(desktop=True))
+@on(DESKTOP)
 def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
     """The same while a program the person types into takes all the CPU it can get."""
     guest.background("xclient --title greedy --spin --work-us 500", user="person")
@@ -34,7 +35,7 @@ def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
     assert seen["longest_s"] <= WAIT_S
 
 
-@on(Options(), Options(cpus=4), Options(cpus=4, kernel="6.18"))
+@on(LIMELIGHT, replace(LIMELIGHT, cpus=4), replace(LIMELIGHT, cpus=4, kernel="6.18"))
 def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
     """A SCHED_FIFO process that spins on the first CPU for 15 s, longer than the watchdog waits, leaves limelight in charge."""
     daemon = guest.start_limelight()
