@@ -17,7 +17,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     silent = [item.nodeid for item in items if not sentence(item)]
     if silent:
         raise pytest.UsageError(f"no sentence on: {', '.join(silent)}; reason: a test says what it shows; fix: give it a docstring")
-    if config.get_verbosity() > 0:
+    # Where tests run side by side this process shows nothing by itself.
+    if config.get_verbosity() > 0 and config.pluginmanager.has_plugin("terminalreporter"):
         config.pluginmanager.register(Sentences(config, {item.nodeid: sentence(item) for item in items}))
 
 
