@@ -87,7 +87,16 @@ class Guest:
 
     def wait_until_gone(self, pid: int, limit_s: float = 30) -> None:
         """Waits for a process to end."""
-        self.check(f"for i in $(seq {int(limit_s * 20)}); do kill -0 {pid} 2>/dev/null || exit 0; sleep 0.05; done; exit 1")
+        self.check(f"for i in $(seq {int(limit_s * 20)}); do {self._runs(pid)} || exit 0; sleep 0.05; done; exit 1")
+
+    def is_running(self, pid: int) -> bool:
+        """Whether a process is there and has not ended."""
+        return self.run(self._runs(pid)).status == 0
+
+    @staticmethod
+    def _runs(pid: int) -> str:
+        # One that has ended is there until its parent asks for it, and the laboratory's agent does not.
+        return f"grep -qs '^State:[[:space:]][^ZX]' /proc/{pid}/status"
 
     def status(self) -> dict:
         """limelight status --json."""

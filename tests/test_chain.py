@@ -41,6 +41,17 @@ def test_one_key_finds_the_editor_in_the_terminal(guest: Guest) -> None:
     guest.wait_for(lambda: _explain(guest, "vim").endswith(path), f"explain says {path}", NEXT_PASS_S)
 
 
+@on(DESKTOP)
+def test_one_key_lifts_an_editor_that_was_only_looked_at(guest: Guest) -> None:
+    """vim that has just drawn itself is HUCOUT; before the second key is due it is HUCIN."""
+    guest.background("xterm -T editor -e sh -c 'vim -N -u NONE -n -c startinsert; true'", user="person")
+    _watched(guest)
+    guest.wait_for(lambda: guest.classes().get("vim") == "HUCOUT", "vim is HUCOUT for what it shows")
+    guest.type("editor")
+    guest.check(f"sleep {NEXT_KEY_S}")
+    assert guest.classes()["vim"] == "HUCIN"
+
+
 def test_one_key_finds_the_shell_and_what_it_starts(guest: Guest) -> None:
     """A key at a shell's prompt makes the shell HUCIN, and a program started from it is so at once, by inheritance."""
     guest.background("xterm -T terminal -e bash --norc", user="person")
