@@ -21,7 +21,7 @@ typedef long long s64;
 
 /* Scheduling classes, most urgent first (HuC, Table 2). FIFO, RR and DEADLINE stay with the kernel, above all of these. */
 enum ll_class {
-	LL_CLASS_KTHREAD = 0,	/* kernel threads, and the daemon itself */
+	LL_CLASS_KTHREAD = 0,	/* kernel threads, but for those that the kernel itself has made nice */
 	LL_CLASS_HUCIN = 1,	/* recently received the person's input */
 	LL_CLASS_HUCOUT = 2,	/* recently changed what the person sees */
 	LL_CLASS_OTHER = 3,	/* everything else */
@@ -33,7 +33,7 @@ enum ll_rating_flags {
 	LL_RATING_HUB = 1u << 0,	/* ratings do not travel through it: display server, message bus, ... */
 	LL_RATING_INHERITED = 1u << 1,	/* given by fork, by BPF: the daemon's next pass learns of it */
 	LL_RATING_LENT = 1u << 2,	/* given by BPF at a wake-up by a HUCIN process: likewise */
-	LL_RATING_SELF = 1u << 3,	/* the daemon: runs in class KTHREAD, so that it can always act */
+	LL_RATING_SELF = 1u << 3,	/* the daemon: runs as the first of class OTHER, behind those it serves */
 	LL_RATING_INDIRECT = 1u << 4,	/* by fork, by a wake-up or over the graph, not by what the person did to it */
 };
 

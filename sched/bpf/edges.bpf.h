@@ -168,12 +168,12 @@ static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 
 	if (this_cpu_ctx()->runs_hub)
 		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
-	if (!is_tracking() || tctx->class == LL_CLASS_KTHREAD || !find_waker(&waker))
+	if (!is_tracking() || is_kthread(p) || !find_waker(&waker))
 		return;
 	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
 	if (waker.tgid != p->tgid && (from || is_huc_class(tctx->class) || after_hub_wake()))
 		record_edge(waker.tgid, p->tgid);
-	if (from && from->in_milli && !(from->flags & LL_RATING_HUB))
+	if (from && from->in_milli && !(from->flags & (LL_RATING_HUB | LL_RATING_SELF)))
 		lend_rating(p, tctx, &waker);
 }
 

@@ -198,16 +198,15 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /* The slice of a class OTHER task: shorter, the more of them wait. Good for a millisecond. */
-static u64 other_slice(s32 cpu, struct cpu_ctx *cctx, u64 now)
+static u64 other_slice(struct cpu_ctx *cctx, u64 now)
 {
-	u64 waiting;
+	u64 queued;
 
 	if (now - cctx->slice_at_ns < 1000000)
 		return cctx->other_slice_ns;
-	waiting = scx_bpf_dsq_nr_queued(shared_queue(llc_of(cpu), LL_CLASS_OTHER));
-	waiting = waiting * nr_llcs / nr_cpus + pinned_waiting(cctx, LL_CLASS_OTHER);
+	queued = waiting[LL_CLASS_OTHER] / nr_cpus + pinned_waiting(cctx, LL_CLASS_OTHER);
 	cctx->slice_at_ns = now;
-	cctx->other_slice_ns = ll_fair_slice(other_period_ns, waiting, other_slice_min_ns, other_slice_max_ns);
+	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
 	return cctx->other_slice_ns;
 }
 
@@ -231,12 +230,12 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
 		record_wait(p, now - tctx->wakeable_at_ns);
 	tctx->wakeable_at_ns = 0;
+	note_virtual_time(p, tctx, cctx, now);
 	if (tctx->class != LL_CLASS_OTHER) {
 		cctx->slice_end_ns = 0;
-		note_virtual_time(p, tctx, cctx, now);
 		return;
 	}
-	slice = other_slice(cpu, cctx, now);
+	slice = other_slice(cctx, now);
 	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
 		slice = share_is_due(cctx) ? slice_min_ns : 1000;
 	arm_slice_end(cpu, cctx, slice, now);

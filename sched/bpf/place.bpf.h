@@ -31,7 +31,7 @@ static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 	/* It has only just started there, by a clock a little ahead of ours. */
 	if ((s64)ran_ns < 0)
 		return false;
-	return is_huc_class(class) && ll_vtime_before(vtime + preempt_lag_ns, cctx->vtime + ran_ns * cctx->vtime_rate_pm / 1000);
+	return ll_vtime_before(vtime + preempt_lag_ns, cctx->vtime + ran_ns * cctx->vtime_rate_pm / 1000);
 }
 
 /* Reserve @cctx for a task of @class: of two wakers that choose the same CPU, one must look for another. */
@@ -57,11 +57,9 @@ static s32 pick_victim(struct task_struct *p, struct task_ctx *tctx, s32 prev_cp
 	s32 this_cpu = bpf_get_smp_processor_id(), fallback = -1;
 	u32 cpu;
 
-	if (tctx->class == LL_CLASS_OTHER)
-		return -1;
 	if (try_victim(p, tctx, prev_cpu))
 		return prev_cpu;
-	if (nr_cpus == 1 || is_pinned(p))
+	if (nr_cpus == 1 || is_pinned(p) || tctx->class == LL_CLASS_OTHER)
 		return -1;
 	if (this_cpu != prev_cpu && try_victim(p, tctx, this_cpu))
 		return this_cpu;
@@ -84,7 +82,7 @@ static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
 /*
  * Would @p, which wakes up, be the next to run on the only CPU it may use? Then it need not go through a queue. Only while nobody is
  * at the desk: what is behind the running task cannot be overtaken, except by what preempts. No more than one at a time,
- * and none that is ahead of its class by more than a task may be that preempts.
+ * and none that is ahead of its class by more than a slice.
  */
 static bool runs_next(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
@@ -93,7 +91,7 @@ static bool runs_next(struct task_struct *p, struct task_ctx *tctx, struct cpu_c
 	if (tracking || tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p)))
 		return false;
 	if ((waiting[class] | waiting[RESCUED] | pinned_waiting(cctx, class)) ||
-	    ll_vtime_before(class_vtime[class] + preempt_lag_ns, tctx->vtime))
+	    ll_vtime_before(class_vtime[class] + other_slice_min_ns, tctx->vtime))
 		return false;
 	cctx->has_next = 1;
 	return true;

@@ -80,12 +80,17 @@ static u64 slice_of(struct task_ctx *tctx)
 	return other_slice_max_ns;
 }
 
-/* "Use it or lose it": a task that slept does not come back with virtual time saved up. */
+/*
+ * "Use it or lose it": a task that slept does not come back with virtual time saved up. The daemon always comes back with
+ * some: it has to learn of new input soon, but whoever serves the person goes first.
+ */
 static void catch_up_vtime(struct task_ctx *tctx)
 {
 	u32 class = tctx->class;
 
-	if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
+	if (tctx->rating_flags & LL_RATING_SELF)
+		tctx->vtime = class_vtime[LL_CLASS_OTHER] - other_period_ns;
+	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
 		tctx->vtime = class_vtime[class];
 }
 
@@ -125,7 +130,7 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
 	}
-	if (scx_bpf_dsq_move_to_local(shared, 0))
+	if (waiting[class_index(class)] && scx_bpf_dsq_move_to_local(shared, 0))
 		return true;
 	if (pinned_waiting(cctx, class) && scx_bpf_dsq_move_to_local(own, 0))
 		return true;

@@ -9,6 +9,8 @@
 #ifndef LIMELIGHT_RATING_H
 #define LIMELIGHT_RATING_H
 
+enum { DEFAULT_PRIO = 120 };	/* static_prio of nice 0 */
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LL_MAX_RATED);
@@ -43,7 +45,7 @@ static bool has_spent_budget(const struct task_ctx *tctx, u32 flags)
 static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx *tctx)
 {
 	if (rating->flags & LL_RATING_SELF)
-		return LL_CLASS_KTHREAD;
+		return LL_CLASS_OTHER;
 	if (rating->in_milli)
 		return has_spent_budget(tctx, rating->flags) ? LL_CLASS_HUCOUT : LL_CLASS_HUCIN;
 	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
@@ -58,6 +60,15 @@ static void enter_class(struct task_ctx *tctx, u32 class)
 	tctx->vtime = class_vtime[class];
 }
 
+/*
+ * Has @p a positive nice value? A kernel thread that has is one whose work can wait, and takes its time: khugepaged (19)
+ * was seen to run for 85 ms in one go.
+ */
+static bool is_nice(const struct task_struct *p)
+{
+	return p->static_prio > DEFAULT_PRIO;
+}
+
 static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 epoch = rating_epoch, tgid = p->tgid;
@@ -67,7 +78,7 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 		return;
 	tctx->rating_epoch = epoch;
 	if (is_kthread(p)) {
-		enter_class(tctx, LL_CLASS_KTHREAD);
+		enter_class(tctx, is_nice(p) ? LL_CLASS_OTHER : LL_CLASS_KTHREAD);
 		return;
 	}
 	rating = bpf_map_lookup_elem(&ratings, &tgid);

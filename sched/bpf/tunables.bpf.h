@@ -21,10 +21,14 @@ const volatile u64 huc_slice_ns = 20000000;
  */
 const volatile u64 indirect_budget_ns = 30000000;
 
-/* Everybody in class OTHER runs once in this period, as far as the two bounds below allow. */
+/*
+ * Everybody in class OTHER runs once in this period, as far as the bounds below allow. Where there are so many that slices of
+ * the least length would make a round longer than other_round_ns, slices are shorter still (design, promise 5).
+ */
 const volatile u64 other_period_ns = 20000000;
-const volatile u64 other_slice_min_ns = 700000;
+const volatile u64 other_slice_min_ns = 2000000;
 const volatile u64 other_slice_max_ns = 5000000;
+const volatile u64 other_round_ns = 500000000;
 
 /* The minimum slice: what a lower class gets when its share is due, and the longest a higher class waits for it. */
 const volatile u64 slice_min_ns = 500000;
@@ -35,8 +39,11 @@ const volatile u32 share_pm = 60;
 /* The most that the account of the guaranteed share can hold, either way. */
 const volatile s64 share_cap_ns = 5000000;
 
-/* A task of the same class is preempted by a waking one that is this far behind in virtual time. */
-const volatile u64 preempt_lag_ns = 1000000;
+/*
+ * A task of the same class is preempted by a waking one that is this far behind in virtual time. Ten times what a switch
+ * costs: soon enough for a program's own threads to answer each other (a player's, a client's and its server's).
+ */
+const volatile u64 preempt_lag_ns = 50000;
 
 /* A task that has waited this long is moved ahead of its class. */
 const volatile u64 rescue_after_ns = 600000000;

@@ -54,8 +54,9 @@ impl Default for Settings {
     }
 }
 
-/// Under strict classes nothing is guaranteed; this much keeps the kernel's watchdog from ejecting the scheduler.
-const STRICT_SHARE_PM: u32 = 2;
+/// Under strict classes nothing is guaranteed; this much lets the daemon work, and keeps the kernel's watchdog from ejecting
+/// the scheduler.
+const STRICT_SHARE_PM: u32 = 10;
 
 impl Settings {
     /// What class OTHER earns, in thousandths of what HuC classes run.

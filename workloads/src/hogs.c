@@ -97,8 +97,22 @@ static void chat(int in, int out, bool begins)
 	}
 }
 
+/*
+ * Started processes wait at the gate until all are there: if the first ran at once, the thousandth would be forked minutes later,
+ * by a parent that gets a thousandth of the CPU.
+ */
+static void wait_at(const int gate[2])
+{
+	char nothing;
+
+	close(gate[1]);
+	while (read(gate[0], &nothing, 1) < 0 && errno == EINTR)
+		continue;
+	close(gate[0]);
+}
+
 /* Starts process `index`; in it, runs `options->kind` and never returns. Chatty processes use `pipes`. */
-static void start_one(const struct options *options, unsigned index, int pipes[2][2])
+static void start_one(const struct options *options, unsigned index, int pipes[2][2], const int gate[2])
 {
 	struct random_state random;
 	const pid_t parent = getpid();
@@ -116,6 +130,7 @@ static void start_one(const struct options *options, unsigned index, int pipes[2
 	if (options->pin)
 		pin_to_cpu(index);
 	random_seed(&random, options->seed + index);
+	wait_at(gate);
 	if (!strcmp(options->kind, "spinning"))
 		spin();
 	if (!strcmp(options->kind, "bursty"))
@@ -124,19 +139,31 @@ static void start_one(const struct options *options, unsigned index, int pipes[2
 	_exit(0);
 }
 
+static void say_ready(void)
+{
+	puts("ready");
+	fflush(stdout);
+}
+
+/* Starts all processes and says "ready" just before it lets them go. */
 static void start_all(const struct options *options)
 {
 	const bool chatty = !strcmp(options->kind, "chatty");
-	int pipes[2][2] = { { -1, -1 }, { -1, -1 } };
+	int pipes[2][2] = { { -1, -1 }, { -1, -1 } }, gate[2];
 
+	if (pipe2(gate, O_CLOEXEC))
+		die_errno("cannot make a pipe to hold the processes back");
 	for (unsigned i = 0; i < options->count; i++) {
 		if (chatty && i % 2 == 0 && (pipe2(pipes[0], O_CLOEXEC) || pipe2(pipes[1], O_CLOEXEC)))
 			die_errno("cannot make a pipe for pair %u", i / 2);
-		start_one(options, i, pipes);
+		start_one(options, i, pipes, gate);
 		if (chatty && i % 2 == 1)
 			for (int end = 0; end < 4; end++)
 				close(pipes[end / 2][end % 2]);
 	}
+	say_ready();
+	close(gate[0]);
+	close(gate[1]);
 }
 
 /* True once every process started here, and everything make started, is gone. */
@@ -228,11 +255,10 @@ int main(int argc, char **argv)
 			return built ? 0 : 1;
 		}
 		make_tree_build_forever(&tree, options.count);
+		say_ready();
 	} else {
 		start_all(&options);
 	}
-	puts("ready");
-	fflush(stdout);
 
 	const uint64_t end_ns = options.seconds ? now_ns() + options.seconds * NS_PER_S : UINT64_MAX;
 	while (!stop && now_ns() < end_ns) {

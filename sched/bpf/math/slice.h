@@ -7,14 +7,17 @@
 
 /*
  * The slice of a class OTHER task when @waiting tasks wait for each CPU: everybody runs once a @period_ns, in slices
- * of @min_ns to @max_ns (the fair-share rule of cooperative polling, section 3.2).
+ * of @min_ns to @max_ns (the fair-share rule of cooperative polling, section 3.2); below @min_ns where else a round would
+ * be longer than @round_ns.
  */
-static inline u64 ll_fair_slice(u64 period_ns, u64 waiting, u64 min_ns, u64 max_ns)
+static inline u64 ll_fair_slice(u64 period_ns, u64 waiting, u64 min_ns, u64 max_ns, u64 round_ns)
 {
-	u64 slice = period_ns / (waiting + 1);
+	u64 slice = period_ns / (waiting + 1), least = round_ns / (waiting + 1);
 
-	if (slice < min_ns)
-		return min_ns;
+	if (least > min_ns)
+		least = min_ns;
+	if (slice < least)
+		return least;
 	return slice > max_ns ? max_ns : slice;
 }
 
