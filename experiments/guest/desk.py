@@ -28,7 +28,7 @@ SETTLE_S = 2.0
 #: A program of the desktop that has not started after this long will not (virtual seconds, under 1,000 hogs).
 START_S = 120.0
 #: Virtual seconds after which a measurement is taken to hang.
-HANG_S = 600
+HANG_S = 300
 
 
 #: Exit status of a measure that waited in vain (EX_TEMPFAIL): beside a load, that is the scheduler's result.
