@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from vmlab import assets, engine, experiment, results
-from vmlab.errors import UsageError
+from vmlab.errors import LabError, UsageError
 from vmlab.experiment import Experiment, ExperimentError
 from vmlab.judge import Row, Verdict
 from vmlab.machine import boot
@@ -41,9 +41,11 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.add_argument("--set", action="append", default=[], metavar="KEY=VALUE[,VALUE…]", dest="settings", help="other values of a parameter")
     running.add_argument("--quick", action="store_true", help="the quick form: fewer points, shorter runs, one CPU")
     running.add_argument("--json", type=Path, metavar="FILE", help="where the results go (default: results/EXPERIMENT.json)")
+    running.add_argument("--keep", action="store_true", help="do not measure again what the results hold already, of whichever commit")
     running.set_defaults(handler=run)
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
+    reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (some hours)")
     reporting.set_defaults(handler=report)
 
 
@@ -104,22 +106,40 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     assets.build_workloads(ROOT)
+    path = arguments.json or ROOT / "results" / f"{one.name}.json"
+    kept = results.load(path, one.name)
     plan = engine.Plan(
         one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
         assets.prepare(one.assets, ROOT, cache_folder(), _say), _commit(),
     )
-    path = arguments.json or ROOT / "results" / f"{one.name}.json"
-    kept = results.load(path, one.name)
-    command = "./lab run " + shlex.join(sys.argv[2:])
+    if not arguments.quick:
+        plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings)
+    asked = plan.keys()
+    if arguments.keep:
+        plan.known = {row.key() for row in kept.rows if row.boots >= plan.boots}
+    command = "./lab run " + (shlex.join(sys.argv[2:]) if sys.argv[1:2] == ["run"] else one.name)
 
     def keep(rows: list[Row]) -> None:
         kept.put(rows, command)
         kept.save(path, results.judge_rows(one, kept.rows, kept))
 
-    rows = engine.run(plan, lambda options: boot(options, _say), _say, keep)
+    engine.run(plan, lambda options: boot(options, _say), _say, keep)
+    rows = [row for row in kept.rows if row.key() in asked]
     verdicts = results.judge_rows(one, rows, kept)
     _print(one, rows, verdicts, path)
     return EX_MISSED if any(verdict.failure for verdict in verdicts) else 0
+
+
+def _measure_all() -> None:
+    """The full form of every experiment, but for what is measured already; one that fails does not keep the others from it."""
+    for folder in experiment.folders(ROOT):
+        full = argparse.Namespace(
+            experiment=folder.name, sched=None, policy="", cpus=None, kernel="7.2", boots=None, settings=[], quick=False, json=None, keep=True
+        )
+        try:
+            run(full)
+        except LabError as error:
+            print(f"{folder.name}: {error}", file=sys.stderr)
 
 
 def _print(one: Experiment, rows: list[Row], verdicts: list[Verdict], path: Path) -> None:
@@ -136,6 +156,8 @@ def report(arguments: argparse.Namespace) -> int:
     """Writes the page with all results there are."""
     from vmlab import report as page  # matplotlib takes a second to load: only where it is needed
 
+    if arguments.measure:
+        _measure_all()
     found = []
     for folder in experiment.folders(ROOT):
         one = experiment.load(folder)

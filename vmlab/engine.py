@@ -50,6 +50,11 @@ class Outcome:
     virtual_s: float = 0.0
 
 
+def row_key(machine: Options, point: Point) -> tuple:
+    """As `Row.key`, before there is a row."""
+    return (machine.sched, machine.policy or "", machine.cpus, machine.kernel, tuple(sorted(point.items())))
+
+
 @dataclass
 class Plan:
     """What a run has to do, fixed before the first boot."""
@@ -63,6 +68,18 @@ class Plan:
     root: Path
     assets: list[Path] = field(default_factory=list)
     commit: str = ""
+    #: Whether a point is meant for a machine: the full form asks less of other schedulers.
+    wanted: Callable[[Options, Point], bool] = lambda _machine, _point: True
+    #: Keys of rows that are measured already.
+    known: set[tuple] = field(default_factory=set)
+
+    def points_of(self, machine: Options) -> list[Point]:
+        """What there is to measure on this machine."""
+        return [p for p in self.points if self.wanted(machine, p) and row_key(machine, p) not in self.known]
+
+    def keys(self) -> set[tuple]:
+        """The key of every row there will be."""
+        return {row_key(machine, point) for machine in self.machines() for point in self.points_of(machine)}
 
     def machines(self) -> Iterator[Options]:
         """Every machine to boot (each `boots` times)."""
@@ -152,8 +169,8 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
     """Measures every point in as few machines as possible: one, and another after each ejection. Also what the kernel complained of."""
     outcomes: dict[int, Outcome] = {}
     complaints: list[str] = []
+    waiting = list(enumerate(plan.points_of(machine)))
     machine = replace(machine, variation=number)
-    waiting = list(enumerate(plan.points))
     while waiting:
         with boot(machine) as guest:
             _prepare(guest, plan)
@@ -180,8 +197,10 @@ def run(plan: Plan, boot: Boot, say: Say, keep: Callable[[list[Row]], None]) -> 
     """
     rows: list[Row] = []
     for machine in plan.machines():
+        if not plan.points_of(machine):
+            continue
         boots = [_boot_once(boot, machine, plan, number, say) for number in range(plan.boots)]
-        done = [_row(machine, plan, point, [outcomes[i] for outcomes, _ in boots]) for i, point in enumerate(plan.points)]
+        done = [_row(machine, plan, point, [outcomes[i] for outcomes, _ in boots]) for i, point in enumerate(plan.points_of(machine))]
         keep(done)
         rows += done
         complaints = [line for _, lines in boots for line in lines]

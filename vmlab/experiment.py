@@ -109,6 +109,19 @@ class Experiment:
     fresh_boot_per_point: bool = False
     ends_scheduler: bool = False  # the measurement itself takes the scheduler away: its absence is no ejection
     assets: tuple[str, ...] = ()
+    peers: dict[str, list[Value]] = field(default_factory=dict)  # of the full form, what other schedulers than limelight are measured at
+    many_cpus: dict[str, list[Value]] = field(default_factory=dict)  # and what is measured on more than one CPU
+
+    def is_measured(self, point: Point, scheduler: str, cpus: int, settings: list[str]) -> bool:
+        """Whether the full form measures `point` there. A parameter that `--set` gives values is measured at those, everywhere."""
+        given = {setting.partition("=")[0] for setting in settings}
+        thin = [self.peers if scheduler != "limelight" else {}, self.many_cpus if cpus > 1 else {}]
+        return all(
+            point[name] in values or (name == "load" and point.get("count") == 0)
+            for values_by_name in thin
+            for name, values in values_by_name.items()
+            if name not in given
+        )
 
     def points(self, quick: bool, settings: list[str]) -> list[Point]:
         """Every combination to measure: the full or the quick form, with `--set key=value` put over it."""
@@ -181,6 +194,8 @@ def load(folder: Path) -> Experiment:
             raise ExperimentError(f"{where}: '{key}' is missing")
     parameters = tuple(_parameter(where, name, table) for name, table in data.pop("parameters", {}).items())
     names = {parameter.name for parameter in parameters}
+    for key in ("peers", "many_cpus"):
+        _check_keys(f"{where} {key}", data.get(key, {}), names)
     columns = tuple(Column(**column) for column in data.pop("columns"))
     expected = tuple(_expectation(where, table, names) for table in data.pop("expected"))
     for key in ("schedulers", "cpus", "assets"):

@@ -95,6 +95,17 @@ def test_boots_give_median_and_spread():
     assert rows[0].series["s"]["count"] == 3
 
 
+def test_known_rows_are_not_measured_again():
+    """What the results hold already costs nothing; a machine with nothing left to measure is not booted."""
+    both = plan(schedulers=(("limelight", ""), ("eevdf", "")))
+    rows, _, _ = run(plan())
+    both.known = {row.key() for row in rows}
+    assert {key[0] for key in both.keys()} == {"eevdf"}
+    fresh, log, _ = run(both)
+    assert [line for line in log if line.startswith("boot")] == ["boot eevdf"]
+    assert len(fresh) == 3
+
+
 def test_boots_differ():
     """Each repetition boots another variation: virtual time would repeat itself otherwise, and its spread mean nothing."""
     _, log, _ = run(plan(boots=3))

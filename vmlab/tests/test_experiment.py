@@ -53,6 +53,23 @@ def test_unloaded_points_are_one(tmp_path):
     assert len(points) == 5
 
 
+def test_other_schedulers_and_more_cpus_are_measured_at_less(tmp_path):
+    """`peers` and `many_cpus` thin the full form where a baseline is enough; what --set asks for is measured everywhere."""
+    text = GOOD.replace("[parameters.count]", "peers = { count = [0, 10] }\nmany_cpus = { load = ['bursty'] }\n[parameters.count]", 1)
+    one = experiment.load(write(tmp_path, text))
+
+    def counts(scheduler, cpus, *settings):
+        points = one.points(False, list(settings))
+        return [(p["count"], p["load"]) for p in points if one.is_measured(p, scheduler, cpus, list(settings))]
+
+    assert len(counts("limelight", 1)) == 5
+    assert counts("eevdf", 1) == [(0, "none"), (10, "spinning"), (10, "bursty")]
+    assert counts("limelight", 4) == [(0, "none"), (4, "bursty"), (10, "bursty")]
+    assert counts("eevdf", 4, "count=4") == [(4, "bursty")]
+    with pytest.raises(ExperimentError, match="unknown key 'cuont'"):
+        experiment.load(write(tmp_path, text.replace("peers = { count", "peers = { cuont")))
+
+
 def test_set_overrides_and_keeps_the_kind(tmp_path):
     """--set replaces a parameter's values, as numbers where the defaults are numbers."""
     one = experiment.load(write(tmp_path, GOOD))
