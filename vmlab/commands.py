@@ -46,6 +46,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
     reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (some hours)")
+    reporting.add_argument("--picture", type=Path, metavar="FILE", help="also draw README.md's picture (.png, .svg) and print its table")
     reporting.set_defaults(handler=report)
 
 
@@ -154,7 +155,8 @@ def _print(one: Experiment, rows: list[Row], verdicts: list[Verdict], path: Path
 
 def report(arguments: argparse.Namespace) -> int:
     """Writes the page with all results there are."""
-    from vmlab import report as page  # matplotlib takes a second to load: only where it is needed
+    from vmlab import headline  # matplotlib takes a second to load: only where it is needed
+    from vmlab import report as page
 
     if arguments.measure:
         _measure_all()
@@ -168,5 +170,9 @@ def report(arguments: argparse.Namespace) -> int:
         raise UsageError("there is nothing to report", "no experiment has been run yet", "./lab run huc-fig7 --quick")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(page.render(found))
+    if arguments.picture:
+        rows = {one.name: kept.rows for one, kept in found}
+        headline.save(rows, arguments.picture)
+        print(headline.table(rows))
     print(arguments.out)
     return 0

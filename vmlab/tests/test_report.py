@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import experiment, report, samples
+from vmlab import experiment, headline, report, samples
 from vmlab.judge import Row
 from vmlab.results import Results
 
@@ -52,3 +52,25 @@ def test_text_is_escaped():
     (row,) = rows_for(one, 0.5)
     hostile = Row(**{**row.to_json(), "ejected": "<script>alert(1)</script>"})
     assert "<script>" not in report.render([(one, Results(one.name, [hostile], []))])
+
+
+def film_row(scheduler, load, loss, **more):
+    point = {"film": "small", "count": 0 if load == "none" else 10, "load": load, "seconds": 10, "seed": 1}
+    return Row(scheduler, "", 1, "7.2", point, {"frame_loss_pct": loss} if loss is not None else {}, {}, {}, 1, **more)
+
+
+def test_headline_tells_only_what_was_measured(tmp_path):
+    """The table of README.md has a line per load that somebody was measured beside, names an ejection, and leaves open what is not known."""
+    rows = [
+        film_row("limelight", "none", 0.0), film_row("limelight", "bursty", 0.4), film_row("eevdf", "none", 0.0),
+        film_row("eevdf", "bursty", 81.6), film_row("scx_x", "bursty", None, ejected="runnable task stall"),
+    ]
+    lines = headline.table({"film": rows}).splitlines()
+    assert lines[0] == "| | beside | eevdf | scx_x | limelight |"
+    assert lines[2:] == [
+        "| frames of a film lost | nothing | 0.0 % | – | 0.0 % |",
+        "| frames of a film lost | 10 bursty | 81.6 % | ejected | 0.4 % |",
+    ]
+    for name in ("picture.png", "picture.svg"):
+        headline.save({"film": rows}, tmp_path / name)
+        assert 1000 < (tmp_path / name).stat().st_size < 200_000
