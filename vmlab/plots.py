@@ -181,6 +181,11 @@ def _latency_panel(axis, rows: list[Row], experiment: Experiment, counts: list, 
                 color=colour(scheduler.split()[0]), linestyle=LINE_STYLES[style % 4], marker=MARKERS[style % 7], markersize=4,
                 label=" ".join([scheduler, *map(str, combination)]),
             )
+            for row in (row for row in line if row.failed):
+                axis.text(
+                    counts.index(row.point[plot["x"]]), 0.97, f"{scheduler} {row.failed.partition(':')[0]}", rotation=90, ha="center",
+                    va="top", fontsize=7, color=colour(scheduler.split()[0]), transform=axis.get_xaxis_transform(),
+                )
     if plot["unit"] in ("ms", "us"):
         axis.set_yscale("log")
     else:

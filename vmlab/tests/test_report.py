@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The page: every experiment's plots can be drawn, and what was missed is shown as missed."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def test_misses_are_shown_as_misses():
     assert "<span class=kept>1 of 1</span>" in good
     assert "<span class=missed>0 of 1</span>" in bad
     assert "helper_cpu_pct = 7, at most 1" in bad
+
+
+def test_who_was_ejected_is_named_in_the_plot():
+    """A point without a figure, because the scheduler was thrown out there, is not just missing from a line."""
+    one = experiment.find(ROOT, "key-to-screen")
+    rows = [row for row in rows_for(one, 0.5) if row.scheduler in ("eevdf", "scx_lavd")]
+    last = dataclasses.replace(rows[-1], metrics={}, series={}, ejected="runnable task stall")
+    assert "scx_lavd ejected" in report.render([(one, Results(one.name, [*rows[:-1], last], []))])
 
 
 def test_text_is_escaped():
