@@ -36,7 +36,7 @@ class Panel:
 
 PANELS = (
     Panel("film", "frames of a film lost", "frame_loss_pct", "%", {"film": "small"}, 1),
-    Panel("dispatch-latency", "dispatch latency, p99", "dispatch.p99", "ms", {"active": "typed"}, 2, True),
+    Panel("dispatch-latency", "dispatch latency, p99", "dispatch.p99", "ms", {"active": "animated"}, 2, True),
     Panel("key-to-screen", "key to screen, p99", "key_to_screen.p99", "ms", {"editor": "xclient"}, 1, True),
 )
 
