@@ -6,6 +6,7 @@ Made from the results like the report, so that neither says what was not measure
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +106,11 @@ def _panel(axis, panel: Panel, rows: list[Row]) -> None:
             elif row and not panel.logarithmic and row.metrics.get(panel.metric) == 0:
                 axis.plot(place, 0, marker="_", markersize=6, color=tone)
     if panel.logarithmic:
+        least = min((row.metrics[panel.metric] for row in rows if row.metrics.get(panel.metric)), default=1.0)
         axis.set_yscale("log")
+        # A bar has no natural foot here: the power of ten below the least figure.
+        axis.set_ylim(bottom=10 ** math.floor(math.log10(least / 1.5)))
+        axis.yaxis.set_major_formatter("{x:g}")
     axis.set_xticks(range(len(LOADS)), ["nothing", *LOADS[1:]])
     axis.set_title(f"{panel.title} ({panel.unit})")
     axis.grid(axis="x", visible=False)

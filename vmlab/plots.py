@@ -188,6 +188,7 @@ def _latency_panel(axis, rows: list[Row], experiment: Experiment, counts: list, 
                 )
     if plot["unit"] in ("ms", "us"):
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
     else:
         axis.set_ylim(bottom=0)
     if "limit" in plot:
@@ -214,6 +215,7 @@ def cdf(rows: list[Row], series: str, split: str, unit: str) -> Figure:
                 color=palette(place % 10), linestyle=LINE_STYLES[place % 4], label=str(row.point[split]),
             )
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
         axis.set_title(scheduler)
         axis.set_xlabel(f"{series.replace('_', ' ')}, {unit}")
         axis.set_ylim(0, 101)
