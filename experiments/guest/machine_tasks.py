@@ -95,7 +95,8 @@ def rating_pass() -> tuple[dict, dict]:
     """The rating pass over 10,000 processes and 100,000 edges, by the policy's own benchmark program, in the guest's time."""
     done = subprocess.run(["/root/in/assets/pass_cost"], stdout=subprocess.PIPE, text=True, check=False)
     times = [float(value) for value in re.findall(r"([0-9.]+) ms", done.stdout)]
-    if done.returncode != 0 or not times:
+    # It ends with a status of its own when it is over its budget: a figure all the same, and judged where all are.
+    if not times:
         raise desk.MeasureError(f"the pass's benchmark said nothing to be used: '{done.stdout.strip()}'")
     return {"pass_ms": max(times)}, {}
 
