@@ -13,7 +13,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages, sent in [`SenseMessage::Hello`]. Raised whenever a field changes its meaning.
-pub const SENSE_VERSION: u32 = 1;
+pub const SENSE_VERSION: u32 = 2;
 
 /// Longest packet, in bytes. A [`SenseMessage::Period`] of [`MAX_CLIENTS`] clients fits.
 pub const MAX_PACKET_BYTES: usize = 160 * 1024;
@@ -66,6 +66,11 @@ pub enum SenseMessage {
         pid: u32,
         /// What it changed in this tick, in % of the screen's area.
         changed_pct: f64,
+    },
+    /// Which process manages the display's windows, whenever that is learnt: no window appears, moves or goes without it.
+    Manager {
+        /// The window manager's process.
+        pid: u32,
     },
     /// Once a second. A second in which no client had anything to say sends nothing.
     Period {
@@ -178,7 +183,7 @@ impl SenseMessage {
                 require((1..=65_535).contains(height), "height")?;
                 require(missing.len() <= 2, "missing")
             }
-            Self::Input { pid } => require(is_pid(*pid), "pid"),
+            Self::Input { pid } | Self::Manager { pid } => require(is_pid(*pid), "pid"),
             Self::Output { pid, changed_pct } => {
                 require(is_pid(*pid), "pid")?;
                 require(is_change(*changed_pct), "changed_pct")

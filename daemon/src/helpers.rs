@@ -187,7 +187,10 @@ impl Watch {
             SenseMessage::Output { pid, changed_pct } if procfs::belongs_to(pid, owner) => {
                 events.push(Event::Output { pid: pid.into(), display, changed_pct });
             }
-            SenseMessage::Input { .. } | SenseMessage::Output { .. } => {}
+            SenseMessage::Manager { pid } if procfs::belongs_to(pid, owner) => {
+                events.push(Event::Manager { display, manager: pid.into() });
+            }
+            SenseMessage::Input { .. } | SenseMessage::Output { .. } | SenseMessage::Manager { .. } => {}
             SenseMessage::Period { clients } => {
                 let clients = clients
                     .into_iter()

@@ -107,6 +107,13 @@ pub enum Event {
         /// The process that serves it, where known; it becomes a hub.
         server: Option<ProcessId>,
     },
+    /// Who manages the windows of a display. Without it no window appears, so it is kept ready, as the server is.
+    Manager {
+        /// The display.
+        display: DisplayId,
+        /// The window manager; it becomes a hub.
+        manager: ProcessId,
+    },
     /// A display went away.
     DisplayGone {
         /// Its name.

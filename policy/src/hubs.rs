@@ -23,6 +23,8 @@ use crate::table::Table;
 pub enum HubRole {
     /// Serves a display: X server, Xwayland.
     DisplayServer,
+    /// Places everybody's windows.
+    WindowManager,
     /// Composes everybody's windows.
     Compositor,
     /// Carries everybody's messages.

@@ -69,6 +69,7 @@ impl State {
         self.edges.retain_ends(&is_live);
         for display in &mut self.displays {
             display.server = display.server.filter(|node| is_live[*node as usize]);
+            display.manager = display.manager.filter(|node| is_live[*node as usize]);
             display.changed_mpct.retain(|(node, _)| is_live[*node as usize]);
             display.at_once_mpct.retain(|node, _| is_live[*node as usize]);
         }
@@ -139,8 +140,8 @@ impl State {
             process.input_left_s = process.input_left_s.saturating_sub(elapsed_s);
         }
         for (place, display) in self.displays.iter_mut().enumerate() {
-            if let Some(server) = display.server {
-                let facet = &mut self.table[server][Side::In];
+            for node in display.serving() {
+                let facet = &mut self.table[node][Side::In];
                 facet.rating_milli = facet.rating_milli.max(self.settings.server_least_milli);
                 facet.origin = Some(Origin::Device(place as DisplayIx));
             }

@@ -25,12 +25,20 @@ const MAX_DISPLAYS: usize = 256;
 pub(crate) struct Display {
     pub id: DisplayId,
     pub server: Option<Node>,
+    pub manager: Option<Node>,
     /// C_tout of its clients in the last period (4.1.3), thousandths of % of the screen, one entry per client, and how
     /// many more passes it holds.
     pub changed_mpct: Vec<(Node, u64)>,
     pub holds_passes: u32,
     /// What was reported at once since the last pass; the period's report will contain it.
     pub at_once_mpct: BTreeMap<Node, u64>,
+}
+
+impl Display {
+    /// Who must run for anything to be seen there.
+    pub fn serving(&self) -> impl Iterator<Item = Node> {
+        self.server.into_iter().chain(self.manager)
+    }
 }
 
 /// Everything the policy remembers. See [`step`](crate::step()) for what changes it.
@@ -90,6 +98,7 @@ impl State {
             self.displays.push(Display {
                 id: id.clone(),
                 server: None,
+                manager: None,
                 changed_mpct: Vec::new(),
                 holds_passes: 0,
                 at_once_mpct: BTreeMap::new(),
@@ -156,15 +165,31 @@ impl State {
             return Vec::new();
         };
         let former = self.displays[place as usize].server.replace(node);
+        self.enlist(node, HubRole::DisplayServer, place, former)
+    }
+
+    /// Somebody manages the windows of a display: a hub, and rated so that the next window does not wait for it.
+    pub(crate) fn set_manager(&mut self, id: &DisplayId, manager: ProcessId) -> Vec<Action> {
+        let (Some(place), Some(node)) = (self.display(id), self.enter(manager)) else {
+            return Vec::new();
+        };
+        let former = self.displays[place as usize].manager.replace(node);
+        // A compositor that manages the windows, too, stays one.
+        let role = self.table[node].hub.unwrap_or(HubRole::WindowManager);
+        self.enlist(node, role, place, former)
+    }
+
+    /// `node` serves a display from now on, `former` no longer.
+    fn enlist(&mut self, node: Node, role: HubRole, place: DisplayIx, former: Option<Node>) -> Vec<Action> {
         let least_milli = self.settings.server_least_milli;
         let process = &mut self.table[node];
-        process.hub = Some(HubRole::DisplayServer);
+        process.hub = Some(role);
         let facet = &mut process[Side::In];
         facet.rating_milli = facet.rating_milli.max(least_milli);
         facet.origin = Some(Origin::Device(place));
         match former.filter(|former| *former != node) {
             Some(former) => {
-                self.retire_server(former);
+                self.retire(former);
                 self.announce(&[node, former])
             }
             None => self.announce(&[node]),
@@ -178,17 +203,23 @@ impl State {
         };
         display.changed_mpct.clear();
         display.at_once_mpct.clear();
-        let Some(node) = display.server.take() else {
-            return Vec::new();
-        };
-        self.retire_server(node);
-        self.announce(&[node])
+        let served: Vec<Node> = [display.server.take(), display.manager.take()].into_iter().flatten().collect();
+        served.iter().for_each(|node| self.retire(*node));
+        self.announce(&served)
+    }
+
+    /// Whether a process is a display's server or manages its windows.
+    pub(crate) fn serves_display(&self, node: Node) -> bool {
+        self.displays.iter().any(|display| display.serving().any(|serving| serving == node))
     }
 
     /// A process that serves no display any more is no hub for it.
-    fn retire_server(&mut self, node: Node) {
-        let serves = self.displays.iter().any(|display| display.server == Some(node));
-        if !serves && self.table.is_live(node) && self.table[node].hub == Some(HubRole::DisplayServer) {
+    fn retire(&mut self, node: Node) {
+        let for_display = |role: &HubRole| matches!(role, HubRole::DisplayServer | HubRole::WindowManager);
+        if !self.serves_display(node)
+            && self.table.is_live(node)
+            && self.table[node].hub.as_ref().is_some_and(for_display)
+        {
             self.table[node].hub = None;
         }
     }

@@ -14,6 +14,7 @@ pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
         Event::Input { pid, display } => state.input_at_once(pid, &display),
         Event::Output { pid, display, changed_pct } => state.output_at_once(pid, &display, changed_pct),
         Event::Display { display, server } => state.open_display(&display, server),
+        Event::Manager { display, manager } => state.set_manager(&display, manager),
         Event::DisplayGone { display } => state.close_display(&display),
         Event::Period { display, clients } => {
             state.report(&display, clients);
@@ -34,7 +35,10 @@ pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
             let Some(node) = state.enter(pid) else {
                 return Vec::new();
             };
-            state.table[node].hub = role;
+            // Who serves a display is a hub whatever its name.
+            if role.is_some() || !state.serves_display(node) {
+                state.table[node].hub = role;
+            }
             state.announce(&[node])
         }
         Event::Tick => state.pass(now_ns),

@@ -202,7 +202,7 @@ impl State {
             });
             let serves = |id: &ProcessId| {
                 let node = copy.table.find(*id);
-                copy.displays.iter().any(|display| display.server == node)
+                node.is_some_and(|node| copy.serves_display(node))
             };
             if waiting.keys().all(serves) {
                 break;

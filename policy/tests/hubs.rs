@@ -152,3 +152,24 @@ fn being_woken_by_many_is_no_hub() {
         assert_eq!(desk.hub(CENTRE), None);
     }
 }
+
+/// The window manager of a display is a hub and HUCIN for as long as it is that, whatever its name, and no longer.
+#[test]
+fn the_window_manager_is_kept_ready() {
+    let mut desk = Desk::new();
+    let manages = |pid: u32| Event::Manager { display: ":0".into(), manager: pid.into() };
+    assert_eq!(desk.step(manages(20)).len(), 1);
+    for _ in 0..30 {
+        desk.one_way(&[]);
+        desk.step(Event::Hub { pid: 20.into(), role: None });
+    }
+    assert_eq!(desk.hub(20), Some(HubRole::WindowManager));
+    assert!(desk.rated(20));
+    desk.step(manages(21));
+    assert_eq!((desk.hub(20), desk.hub(21)), (None, Some(HubRole::WindowManager)));
+    desk.step(Event::DisplayGone { display: ":0".into() });
+    for _ in 0..10 {
+        desk.one_way(&[]);
+    }
+    assert_eq!((desk.hub(21), desk.rated(21)), (None, false));
+}

@@ -141,7 +141,10 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 	struct ll_rating *from, *old, given;
 
 	from = bpf_map_lookup_elem(&ratings, &from_tgid);
-	if (!from || !(from->in_milli | from->out_milli) || (from->flags & (LL_RATING_HUB | LL_RATING_SELF)))
+	if (!from || !(from->in_milli | from->out_milli) || (from->flags & LL_RATING_SELF))
+		return false;
+	/* What a hub starts is its child all the same: a window manager's menu starts programs. */
+	if ((from->flags & LL_RATING_HUB) && how == LL_RATING_LENT)
 		return false;
 	old = bpf_map_lookup_elem(&ratings, &tgid);
 	if (!may_be_given(old, how))

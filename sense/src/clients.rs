@@ -15,6 +15,8 @@ use std::collections::HashMap;
 pub enum Deed {
     /// It received input.
     Input,
+    /// It manages the windows.
+    Manages,
     /// It changed so much of the screen, in %.
     Output {
         /// Share of the screen's area.
@@ -40,6 +42,8 @@ pub enum Whose {
 pub struct Deeds {
     /// Whether it received input.
     pub input: bool,
+    /// Whether it manages the windows.
+    pub manages: bool,
     /// How much of the screen it changed, in %.
     pub changed_pct: f64,
 }
@@ -114,6 +118,7 @@ impl Deeds {
     fn add(&mut self, deed: Deed) {
         match deed {
             Deed::Input => self.input = true,
+            Deed::Manages => self.manages = true,
             Deed::Output { changed_pct } => self.changed_pct += changed_pct,
         }
     }
@@ -142,7 +147,10 @@ mod tests {
         let Whose::Ask(question) = clients.credit(BASE, Deed::Input) else { panic!("not asked") };
         assert_eq!(clients.credit(BASE, Deed::Output { changed_pct: 2.0 }), Whose::Waiting);
         assert_eq!(clients.credit(BASE, Deed::Output { changed_pct: 3.0 }), Whose::Waiting);
-        assert_eq!(clients.answer(BASE, question, Some(7)), Some((7, Deeds { input: true, changed_pct: 5.0 })));
+        assert_eq!(
+            clients.answer(BASE, question, Some(7)),
+            Some((7, Deeds { input: true, changed_pct: 5.0, ..Deeds::default() }))
+        );
         assert_eq!(clients.credit(BASE, Deed::Input), Whose::Pid(7));
     }
 

@@ -32,10 +32,14 @@ impl Session<'_, '_> {
     }
 
     fn property(&mut self, event: &xproto::PropertyNotifyEvent) -> Result<(), SessionEnd> {
+        let on_root = event.window == self.windows.root();
+        if on_root && event.atom == self.atoms._NET_SUPPORTING_WM_CHECK && event.state == Property::NEW_VALUE {
+            return self.ask_manager();
+        }
         if self.link.passed(event.window) || self.compositor.is_none() {
             return Ok(());
         }
-        if event.window == self.windows.root() {
+        if on_root {
             if event.atom == self.atoms._NET_CURRENT_DESKTOP && event.state == Property::NEW_VALUE {
                 return self.ask_desktop();
             }

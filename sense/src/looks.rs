@@ -21,6 +21,7 @@ x11rb::atom_manager! {
     pub(crate) Atoms: AtomsCookie {
         _XEMBED_INFO,
         _NET_CURRENT_DESKTOP,
+        _NET_SUPPORTING_WM_CHECK,
         _NET_WM_DESKTOP,
         _NET_WM_STATE,
         _NET_WM_STATE_HIDDEN,

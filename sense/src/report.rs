@@ -2,7 +2,7 @@
 //! Sends messages to the daemon, never waiting for it.
 //!
 //! A daemon that does not read must not stop the helper from reading, or the X server would pile up records for it. So
-//! what does not fit is dropped: the next period tells the same again. Only `Hello` and `Gone` are kept.
+//! what does not fit is dropped: the next period tells the same again. Only what is told once is kept: `Hello`, `Manager` and `Gone`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -55,7 +55,8 @@ impl Report {
             _ => {}
         }
         self.flush()?;
-        let keep = matches!(message, SenseMessage::Hello { .. } | SenseMessage::Gone { .. });
+        let keep =
+            !matches!(message, SenseMessage::Input { .. } | SenseMessage::Output { .. } | SenseMessage::Period { .. });
         if (!self.kept.is_empty() || !self.try_send(&packet)?) && keep && self.kept.len() < MAX_KEPT {
             self.kept.push_back(packet);
         }

@@ -49,6 +49,8 @@ pub(crate) enum Question<'c> {
     Embedded(Window, Cookie<'c, RustConnection, xproto::GetPropertyReply>),
     /// Whose child a window's parent is; how many levels up were asked already.
     Ancestor(Window, u8, Cookie<'c, RustConnection, xproto::QueryTreeReply>),
+    /// Which window stands for the window manager.
+    Manager(Cookie<'c, RustConnection, xproto::GetPropertyReply>),
     /// Which workspace is shown.
     Desktop(Cookie<'c, RustConnection, xproto::GetPropertyReply>),
     /// What changed on the screen.
@@ -225,6 +227,7 @@ impl<'c, 'r> Session<'c, 'r> {
 
     fn watch(&mut self) -> Result<std::convert::Infallible, SessionEnd> {
         let mut ready = Ready::everything(self.recordings.len());
+        self.ask_manager()?;
         loop {
             if ready.report {
                 self.tally.report().flush()?;
@@ -349,6 +352,10 @@ impl<'c, 'r> Session<'c, 'r> {
                 self.windows.forget_looks();
                 Ok(())
             }
+            Question::Manager(answer) => match words(answer)?.first() {
+                Some(window) => self.found_manager(*window),
+                None => Ok(()),
+            },
             Question::Tick(tick) => self.finish_tick(*tick),
         }
     }
@@ -417,6 +424,22 @@ impl<'c, 'r> Session<'c, 'r> {
         let answer = self.link.conn.get_property(false, root, name, xproto::AtomEnum::ANY, 0, 1)?;
         self.link.ask(Question::Desktop(answer));
         Ok(())
+    }
+
+    pub(crate) fn ask_manager(&mut self) -> Result<(), SessionEnd> {
+        let (root, name) = (self.windows.root(), self.atoms._NET_SUPPORTING_WM_CHECK);
+        let answer = self.link.conn.get_property(false, root, name, xproto::AtomEnum::ANY, 0, 1)?;
+        self.link.ask(Question::Manager(answer));
+        Ok(())
+    }
+
+    /// The window manager shows that it is there by this window of its own (EWMH, _NET_SUPPORTING_WM_CHECK).
+    fn found_manager(&mut self, window: Window) -> Result<(), SessionEnd> {
+        let base = self.windows.base_of(window);
+        match self.tally.credit(base, Deed::Manages, Instant::now())? {
+            Some(ask) => self.ask_pid(ask),
+            None => Ok(()),
+        }
     }
 
     /// Whether `selection` is the compositing manager's on this screen.

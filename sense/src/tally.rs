@@ -52,6 +52,9 @@ impl<'r> Tally<'r> {
         if deeds.input {
             self.count(pid, Deed::Input, now)?;
         }
+        if deeds.manages {
+            self.count(pid, Deed::Manages, now)?;
+        }
         if deeds.changed_pct > 0.0 {
             self.count(pid, Deed::Output { changed_pct: deeds.changed_pct }, now)?;
         }
@@ -65,6 +68,7 @@ impl<'r> Tally<'r> {
             Deed::Output { changed_pct } if self.periods.output(pid, changed_pct, self.current) => {
                 self.report.send(&SenseMessage::Output { pid, changed_pct: round_pct(changed_pct) })
             }
+            Deed::Manages => self.report.send(&SenseMessage::Manager { pid }),
             Deed::Input | Deed::Output { .. } => Ok(()),
         }
     }

@@ -213,7 +213,7 @@ fn crowds_are_survived() {
     }
 }
 
-/// A window manager that ends leaves its clients on the root, and another frames them again: they are watched throughout.
+/// A window manager that ends leaves its clients on the root, and another frames them again: they are watched throughout, and who manages them is told.
 #[test]
 fn window_managers_may_change() {
     if !have(&["Xvfb", "openbox", "xterm", "xdotool", "xprop"]) {
@@ -226,13 +226,15 @@ fn window_managers_may_change() {
     let client = server.run("xterm", &["-geometry", "40x10+10+30", "-T", "client", "-e", "sh", "-c", print]);
     server.xdotool("search --sync --onlyvisible --name ^client$");
     let mut watcher = Watcher::start(&server.name());
-    assert!(watcher.listen(TWO_PERIODS).changed_pct(client.pid()) > 0.0);
+    let heard = watcher.listen(TWO_PERIODS);
+    assert!(heard.changed_pct(client.pid()) > 0.0);
+    assert_eq!(heard.manager(), Some(first.pid()));
     drop(first);
     watcher.listen(TWO_PERIODS);
     assert!(watcher.listen(TWO_PERIODS).changed_pct(client.pid()) > 0.0, "unmanaged");
-    let _second = server.run("openbox", &[]);
+    let second = server.run("openbox", &[]);
     std::thread::sleep(Duration::from_secs(1));
-    watcher.listen(TWO_PERIODS);
+    assert_eq!(watcher.listen(TWO_PERIODS).manager(), Some(second.pid()));
     assert!(watcher.listen(TWO_PERIODS).changed_pct(client.pid()) > 0.0, "managed again");
 }
 

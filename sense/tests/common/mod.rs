@@ -239,6 +239,15 @@ impl Heard {
         told.collect()
     }
 
+    /// The window manager last told of.
+    pub fn manager(&self) -> Option<u32> {
+        let told = |message: &SenseMessage| match message {
+            SenseMessage::Manager { pid } => Some(*pid),
+            _ => None,
+        };
+        self.0.iter().rev().find_map(told)
+    }
+
     /// What `pid` changed, summed over the periods, in % of the screen.
     pub fn changed_pct(&self, pid: u32) -> f64 {
         self.clients().filter(|client| client.pid == pid).map(|client| client.changed_pct).sum()
