@@ -14,10 +14,14 @@ import hashlib
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmlab.errors import LabError
+
+#: An item with other inputs that was not used for so long is not missed.
+UNUSED_S = 24 * 3600
 
 
 def root() -> Path:
@@ -45,11 +49,13 @@ def say(text: str) -> None:
 def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: int = 0, replaces: bool = True) -> Path:
     """The directory of an item, built if it is not there. `build` fills the empty directory it is given.
 
-    It `replaces` the item of the same name with other inputs, unless told that both are of use.
+    It `replaces` items of the same name with other inputs that nobody has used for a day, unless told that both are of use:
+    another checkout may have a machine running from one that was used today.
     """
     home = root() / "lab"
     finished = home / f"{name}-{inputs_key}"
     if finished.is_dir():
+        os.utime(finished)
         return finished
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -68,7 +74,8 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
         unfinished.rename(finished)
         for old in home.glob(f"{name}-*") if replaces else ():
             # A key has no hyphen: what follows one belongs to an item whose name begins alike.
-            if old.is_dir() and old != finished and "-" not in old.name.removeprefix(f"{name}-"):
+            is_of_name = old.is_dir() and old != finished and "-" not in old.name.removeprefix(f"{name}-")
+            if is_of_name and time.time() - old.stat().st_mtime > UNUSED_S:
                 shutil.rmtree(old)
     return finished
 

@@ -32,15 +32,18 @@ def test_item_is_built_once():
     assert len(built) == 1
 
 
-def test_changed_input_builds_anew_and_drops_the_old(tmp_path):
-    """Another key makes another item, and the one of the old key is removed: it would never be used again."""
+def test_changed_input_builds_anew_and_drops_what_is_not_used(tmp_path):
+    """Another key makes another item. One of an old key goes when nobody has used it for a day; another checkout's of today stays."""
     listed = tmp_path / "list"
-    listed.write_text("one")
-    old = cache.item("thing", cache.key("recipe", listed), lambda into: None)
-    listed.write_text("two")
+    homes = []
+    for text in ("one", "two"):
+        listed.write_text(text)
+        homes.append(cache.item("thing", cache.key("recipe", listed), lambda into: None))
+    old, used = homes
+    os.utime(old, (0, 0))
+    listed.write_text("three")
     new = cache.item("thing", cache.key("recipe", listed), lambda into: None)
-    assert new != old
-    assert new.is_dir() and not old.exists()
+    assert new.is_dir() and used.is_dir() and not old.exists()
 
 
 def test_items_with_similar_names_do_not_drop_each_other():
