@@ -62,6 +62,12 @@ impl Helpers {
         for display in self.finder.find() {
             let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
             watch.present = true;
+            if is_another(&watch.display, &display) {
+                // The old helper runs as the old owner, and must not speak for the new one.
+                watch.end("another server has taken it over", &mut changes);
+                watch.retry_at = Instant::now();
+                events.push(Event::DisplayGone { display: display.name.as_str().into() });
+            }
             watch.display = display;
             watch.start(program, &mut changes);
         }
@@ -120,6 +126,11 @@ impl Helpers {
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.watches.values().filter_map(|watch| Some(watch.helper.as_ref()?.pid()))
     }
+}
+
+/// Whether a display of the same name has another owner or server than before.
+fn is_another(before: &Display, now: &Display) -> bool {
+    (before.uid, before.server_pid) != (now.uid, now.server_pid)
 }
 
 impl Watch {
@@ -208,5 +219,19 @@ impl Watch {
                 events.push(Event::DisplayGone { display });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A display's number with another owner or server is another display: its helper is not kept.
+    #[test]
+    fn a_display_with_another_owner_is_another() {
+        let of = |uid, server_pid| Display { name: ":0".into(), uid, gid: uid, xauthority: None, server_pid };
+        assert!(!is_another(&of(1000, 7), &of(1000, 7)));
+        assert!(is_another(&of(1000, 7), &of(1001, 7)));
+        assert!(is_another(&of(1000, 7), &of(1000, 8)));
     }
 }
