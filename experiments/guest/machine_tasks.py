@@ -31,9 +31,9 @@ def throughput(work: str, repeats: int, seed: int) -> tuple[dict, dict]:
     jobs = 2 * (os.cpu_count() or 1)
     commands = {
         "make": ["hogs", "make", str(jobs), "--once", "--seed", str(seed)],
-        "hackbench": ["hackbench", "-g", "4", "-l", "300"],
-        "perf-pipe": ["perf", "bench", "sched", "pipe", "-l", "30000"],
-        "perf-messaging": ["perf", "bench", "sched", "messaging", "-g", "4", "-l", "100"],
+        "hackbench": ["hackbench", "-g", "4", "-l", "100"],
+        "perf-pipe": ["perf", "bench", "sched", "pipe", "-l", "10000"],
+        "perf-messaging": ["perf", "bench", "sched", "messaging", "-g", "4", "-l", "50"],
     }
     if work not in commands:
         raise desk.MeasureError(f"no work is called '{work}': use {', '.join(commands)}")

@@ -247,7 +247,7 @@ int main(int argc, char **argv)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	if (!strcmp(options.kind, "make")) {
-		make_tree_create(&tree, options.count, options.seed);
+		make_tree_create(&tree, options.count, options.once, options.seed);
 		if (options.once) {
 			const bool built = make_tree_build(&tree, options.count);
 

@@ -12,7 +12,7 @@ struct make_tree {
 };
 
 /* Writes the tree into memory (/dev/shm, or /tmp where there is none): enough files that `jobs` always find work. */
-void make_tree_create(struct make_tree *tree, unsigned jobs, uint64_t seed);
+void make_tree_create(struct make_tree *tree, unsigned jobs, bool once, uint64_t seed);
 
 /* Runs `make -j jobs` once; false when it failed. */
 bool make_tree_build(const struct make_tree *tree, unsigned jobs);
