@@ -25,7 +25,7 @@ SCHEDULERS = {"eevdf": "the kernel's scheduler", "limelight": "limelight"}
 #: The load of the demonstration: CPU usage cannot tell it from a film player (each process uses 3 ms and sleeps 1 ms).
 LOAD = "bursty"
 BESIDE = 10
-COUNTS = (0, 2, 4, 6, 8, 10)
+COUNTS = (0, 2, 5, 10)
 SCENE = commands.ROOT / "experiments" / "guest" / "scene.py"
 #: What is measured, and where it is told in the table: (experiment, settings).
 FILM = ("huc-fig7", ["film=small", f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=5"])

@@ -12,16 +12,19 @@ import apps
 import desk
 from desk_tasks import Stage
 
+#: Above the load, as the instruments of the experiments: one of twelve processes that share what a film leaves, the program that takes the
+#: picture would be at it for minutes.
+ABOVE = ("chrt", "-f", "50")
 #: What the person types, character by character.
 WORDS = "What the person is attending to runs first;\\neverything else shares what is left, fairly,\\nand never starves."
 
 
 def type_words() -> None:
     """Types WORDS into the editor, 8 characters a second."""
-    subprocess.run(["xdotool", "search", "--name", "^vim$", "windowfocus", "key", "i"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*ABOVE, "xdotool", "search", "--name", "^vim$", "windowfocus", "key", "i"], check=True, stdout=subprocess.DEVNULL)
     for number, line in enumerate(WORDS.split("\\n")):
         keys = ["key", "Return"] if number else []
-        subprocess.run(["xdotool", *keys, "type", "--delay", "125", line], check=True)
+        subprocess.run([*ABOVE, "xdotool", *keys, "type", "--delay", "125", line], check=True)
 
 
 def main() -> None:
@@ -36,7 +39,7 @@ def main() -> None:
         time.sleep(apps.WARM_UP_S)
         stage.take(desk.start_load(load, count, 1))
         type_words()
-        subprocess.run(["import", "-window", "root", str(picture)], check=True)
+        subprocess.run([*ABOVE, "import", "-window", "root", str(picture)], check=True)
 
 
 if __name__ == "__main__":
