@@ -39,6 +39,14 @@ TABLE = (
     ("key-to-screen", "key_to_screen.p99", "p99", "{:.2f} ms"),
 )
 
+#: What the figures are, under the table: nobody should have to guess.
+NOTES = """\
+frames lost        of 25 due a second for 5 s, those that the X server did not see drawn
+dispatch latency   from wake-up to running, all threads of the player, by the kernel's trace points; a thread that waits for another of
+                   the same player counts too, so this is not 0 where nothing else runs
+key to screen      from a key in the X server to the first change of vim's window, 40 keys: the 99th percentile is the slowest one
+All in virtual time: an emulated CPU whose instructions take 2 ns each, one boot per scheduler. ./lab run huc-fig7 has more."""
+
 
 def plan_of(name: str, settings: list[str], sched: str, say: engine.Say) -> engine.Plan:
     """The points of one experiment under one scheduler."""
@@ -144,7 +152,7 @@ def main() -> int:
         return error.status
     except KeyboardInterrupt:
         return 130
-    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(out)}\n")
+    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(out)}\n\n{NOTES}\n")
     print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
     for sched, name in SCHEDULERS.items():
         print(f"the desktop under {name}:  {out / f'desktop-{sched}.png'}")

@@ -16,7 +16,7 @@ from desk_tasks import Stage
 #: picture would be at it for minutes.
 ABOVE = ("chrt", "-f", "50")
 #: What the person types, character by character.
-WORDS = "What the person is attending to runs first;\\neverything else shares what is left, fairly,\\nand never starves."
+WORDS = "What the person is attending to runs first;\\nnobody starves."
 
 
 def type_words() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     desk.become_instrument()
     with Stage() as stage:
-        stage.take(apps.film("large", position="+500+20").group)
+        stage.take(apps.film("small", position="+500+20").group)
         stage.take(apps.editor("vim").group)
         stage.group("top").start("xterm", "-T", "top", "-geometry", "80x18+40+440", "-e", "top", "-d", "2")
         time.sleep(apps.WARM_UP_S)
