@@ -198,7 +198,8 @@ impl Watch {
             SenseMessage::Output { pid, changed_pct } if procfs::belongs_to(pid, owner) => {
                 events.push(Event::Output { pid: pid.into(), display, changed_pct });
             }
-            SenseMessage::Manager { pid } if procfs::belongs_to(pid, owner) => {
+            // Nobody else manages a person's windows: not root, whose processes any server could name.
+            SenseMessage::Manager { pid } if procfs::uid(pid) == Some(owner) => {
                 events.push(Event::Manager { display, manager: pid.into() });
             }
             SenseMessage::Input { .. } | SenseMessage::Output { .. } | SenseMessage::Manager { .. } => {}

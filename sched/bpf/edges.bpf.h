@@ -153,8 +153,7 @@ static void record_edge(u32 from_tgid, u32 to_tgid)
 /* @waker is HUCIN: lend its rating to @p where that has none, renew what @p may answer with where it has. */
 static void lend_rating(struct task_struct *p, struct task_ctx *tctx, const struct waker *waker)
 {
-	if (tctx->rating_flags & LL_RATING_INDIRECT)
-		renew_budget(tctx, waker->indirect_ran_ns);
+	renew_budget(tctx, waker->indirect_ran_ns);
 	if (tctx->class > LL_CLASS_HUCIN && give_rating(p, waker->tgid, LL_RATING_LENT))
 		count(LL_STAT_lent);
 	refresh_rating(p, tctx);

@@ -166,6 +166,44 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	return false;
 }
 
+/* The slice of a class OTHER task: shorter, the more of them wait. Good for a millisecond. */
+static u64 other_slice(struct cpu_ctx *cctx, u64 now)
+{
+	u64 queued;
+
+	if (now - cctx->slice_at_ns < 1000000)
+		return cctx->other_slice_ns;
+	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER);
+	cctx->slice_at_ns = now;
+	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
+	return cctx->other_slice_ns;
+}
+
+/* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
+static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	u64 slice;
+
+	cctx->claim = 0;
+	cctx->class = tctx->class;
+	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
+	note_virtual_time(p, tctx, cctx, now);
+	if (tctx->class != LL_CLASS_OTHER) {
+		cctx->slice_end_ns = 0;
+		return;
+	}
+	slice = other_slice(cctx, now);
+	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+		slice = share_is_due(cctx) ? slice_min_ns : 1000;
+	arm_slice_end(cpu, cctx, slice, now);
+}
+
+/* Does a HuC task want @cctx, one that waits or the one that has just run there? */
+static bool huc_wants(struct cpu_ctx *cctx, u32 prev_class)
+{
+	return is_huc_class(prev_class) || more_urgent_waits(cctx, LL_CLASS_OTHER);
+}
+
 void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
@@ -178,10 +216,12 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		if (tctx) {
 			charge(prev, tctx, cctx, now);
 			refresh_rating(prev, tctx);
+			/* Whom rescues let fall behind does not run until it has caught up with all others. */
+			catch_up_vtime(tctx);
 			prev_class = tctx->class;
 		}
 	}
-	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && share_is_due(cctx) && take_other(cpu, cctx)) {
+	if (tracking && huc_wants(cctx, prev_class) && share_is_due(cctx) && take_other(cpu, cctx)) {
 		count(LL_STAT_share_grants);
 		return;
 	}
@@ -193,21 +233,10 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		count(LL_STAT_dispatched_other);
 		return;
 	}
-	if (tctx)
-		scx_bpf_task_set_slice(prev, slice_of(tctx));
-}
-
-/* The slice of a class OTHER task: shorter, the more of them wait. Good for a millisecond. */
-static u64 other_slice(struct cpu_ctx *cctx, u64 now)
-{
-	u64 queued;
-
-	if (now - cctx->slice_at_ns < 1000000)
-		return cctx->other_slice_ns;
-	queued = waiting[LL_CLASS_OTHER] / nr_cpus + pinned_waiting(cctx, LL_CLASS_OTHER);
-	cctx->slice_at_ns = now;
-	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
-	return cctx->other_slice_ns;
+	if (!tctx)
+		return;
+	scx_bpf_task_set_slice(prev, slice_of(tctx));
+	occupy(prev, tctx, cpu, cctx, now);
 }
 
 void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
@@ -215,30 +244,19 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	u64 now = scx_bpf_now(), slice = 0;
+	u64 now = scx_bpf_now();
 
 	if (!tctx)
 		return;
 	unmark_waiting(tctx);
 	tctx->charged_at_ns = now;
-	cctx->claim = 0;
 	cctx->has_next = 0;
-	cctx->class = tctx->class;
-	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	if (tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
 		class_vtime[tctx->class] = tctx->vtime;
 	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
 		record_wait(p, now - tctx->wakeable_at_ns);
 	tctx->wakeable_at_ns = 0;
-	note_virtual_time(p, tctx, cctx, now);
-	if (tctx->class != LL_CLASS_OTHER) {
-		cctx->slice_end_ns = 0;
-		return;
-	}
-	slice = other_slice(cctx, now);
-	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
-		slice = share_is_due(cctx) ? slice_min_ns : 1000;
-	arm_slice_end(cpu, cctx, slice, now);
+	occupy(p, tctx, cpu, cctx, now);
 }
 
 void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)

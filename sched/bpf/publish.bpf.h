@@ -12,6 +12,7 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 	s32 cpu = scx_bpf_task_cpu(p), victim;
 	bool pinned = is_pinned(p);
 	u64 queued_at_ns = tctx->queued_at_ns;
+	u32 class = tctx->waiting_class, waiting_cpu = tctx->waiting_cpu;
 
 	refresh_rating(p, tctx);
 	if (!is_huc_class(tctx->class))
@@ -23,8 +24,7 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 	scx_bpf_dsq_move_set_vtime(it, tctx->vtime);
 	if (!scx_bpf_dsq_move_vtime(it, p, pinned ? pinned_queue(cpu, tctx->class) :
 				    shared_queue(llc_of(cpu), tctx->class), 0)) {
-		/* A CPU took it meanwhile: it runs, which is what we wanted. */
-		unmark_waiting(tctx);
+		restore_waiting(tctx, class, waiting_cpu, queued_at_ns);
 		return;
 	}
 	count(LL_STAT_reclassified);
@@ -70,7 +70,8 @@ int ll_publish(struct ll_publish_args *args)
 		requeue_process(rescue_queue(i), tgid);
 	}
 	bpf_for(i, 0, nr_cpus)
-		requeue_process(pinned_queue(i, LL_CLASS_OTHER), tgid);
+		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+			requeue_process(pinned_queue(i, class), tgid);
 	return 0;
 }
 

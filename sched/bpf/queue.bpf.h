@@ -73,6 +73,19 @@ static void unmark_waiting(struct task_ctx *tctx)
 		__sync_fetch_and_sub(&waiting[class], 1);
 }
 
+/*
+ * A task that waited as this says could not be moved. Either a CPU has taken it, and ll_running() unmarks it or has done so; or
+ * it is where it was. Should it have run and be queued anew by now, that mark is another's to keep.
+ */
+static void restore_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu, u64 queued_at_ns)
+{
+	if (tctx->queued_at_ns != queued_at_ns)
+		return;
+	unmark_waiting(tctx);
+	tctx->queued_at_ns = queued_at_ns;
+	mark_waiting(tctx, class, pinned_cpu);
+}
+
 static u64 slice_of(struct task_ctx *tctx)
 {
 	if (is_huc_class(tctx->class))
@@ -130,7 +143,8 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
 	}
-	if (waiting[class_index(class)] && scx_bpf_dsq_move_to_local(shared, 0))
+	/* Not only where waiting[] says so: a count may be off for a moment, and who waits must not depend on it. */
+	if (scx_bpf_dsq_move_to_local(shared, 0))
 		return true;
 	if (pinned_waiting(cctx, class) && scx_bpf_dsq_move_to_local(own, 0))
 		return true;

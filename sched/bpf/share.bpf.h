@@ -19,7 +19,7 @@ enum { SHARE_FLUSH_NS = 100000 };
 
 static void flush_share(struct cpu_ctx *cctx)
 {
-	s64 cap = share_cap_ns * nr_cpus, credit, pending = cctx->share_pending_ns;
+	s64 cap = share_cap_ns * nr_online, credit, pending = cctx->share_pending_ns;
 
 	if (pending < SHARE_FLUSH_NS && pending > -SHARE_FLUSH_NS)
 		return;

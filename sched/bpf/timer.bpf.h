@@ -34,15 +34,16 @@ static void set_slice_timer(s32 cpu, struct cpu_ctx *cctx, u64 delay_ns, u64 now
 	struct timer_slot *slot = bpf_map_lookup_elem(&slice_timers, &key);
 
 	cctx->timer_at_ns = now + delay_ns;
-	if (slot)
-		bpf_timer_start(&slot->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+	/* A timer that could not be set is none: the tick ends this slice, and the next one tries again. */
+	if (!slot || bpf_timer_start(&slot->timer, delay_ns, BPF_F_TIMER_CPU_PIN))
+		cctx->timer_at_ns = 0;
 }
 
 /* The timer of CPU *@key fires: end the slice that is over, or come back when it will be. */
 static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
-	u64 now = bpf_ktime_get_ns(), end = cctx->slice_end_ns;
+	u64 now = scx_bpf_now(), end = cctx->slice_end_ns;
 
 	cctx->timer_at_ns = 0;
 	if (!end)
@@ -75,15 +76,17 @@ static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 static void rescue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 queue)
 {
 	u64 queued_at_ns = tctx->queued_at_ns;
+	u32 class = tctx->waiting_class, cpu = tctx->waiting_cpu;
 
 	unmark_waiting(tctx);
 	tctx->queued_at_ns = queued_at_ns;
 	mark_waiting(tctx, RESCUED, LL_MAX_CPUS);
 	scx_bpf_dsq_move_set_slice(it, rescue_slice_ns);
-	if (scx_bpf_dsq_move(it, p, queue, 0))
+	if (scx_bpf_dsq_move(it, p, queue, 0)) {
 		count(LL_STAT_rescues);
-	else
-		unmark_waiting(tctx);	/* a CPU took it meanwhile */
+		return;
+	}
+	restore_waiting(tctx, class, cpu, queued_at_ns);
 }
 
 /* Move every task of @queue that has waited longer than rescue_after_ns to @to. */

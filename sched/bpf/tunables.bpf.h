@@ -6,8 +6,9 @@
 #ifndef LIMELIGHT_TUNABLES_H
 #define LIMELIGHT_TUNABLES_H
 
-/* CPUs and last-level caches of this machine, and which cache each CPU uses. */
+/* CPU ids, CPUs and last-level caches of this machine, and which cache each CPU uses. */
 const volatile u32 nr_cpus = 1;
+const volatile u32 nr_online = 1;
 const volatile u32 nr_llcs = 1;
 const volatile u8 cpu_llc[LL_MAX_CPUS];
 
@@ -28,7 +29,7 @@ const volatile u64 indirect_budget_ns = 30000000;
 const volatile u64 other_period_ns = 20000000;
 const volatile u64 other_slice_min_ns = 2000000;
 const volatile u64 other_slice_max_ns = 5000000;
-const volatile u64 other_round_ns = 500000000;
+const volatile u64 other_round_ns = 350000000;
 
 /* The minimum slice: what a lower class gets when its share is due, and the longest a higher class waits for it. */
 const volatile u64 slice_min_ns = 500000;

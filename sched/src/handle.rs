@@ -169,6 +169,7 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
         bail!("this machine has {nr_cpus} CPU ids; the scheduler has room for {MAX_CPUS}");
     }
     rodata.nr_cpus = u32::try_from(nr_cpus)?;
+    rodata.nr_online = u32::try_from(topology.all_cpus.len().max(1))?;
     rodata.nr_llcs = u32::try_from(topology.all_llcs.len().clamp(1, 256))?;
     for (index, llc) in topology.all_llcs.values().enumerate().take(256) {
         for &cpu in llc.all_cpus.keys().filter(|&&cpu| cpu < MAX_CPUS) {
