@@ -13,11 +13,16 @@
 #include "hogs_make.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,20 +104,32 @@ static void chat(int in, int out, bool begins)
 
 /*
  * Started processes wait at the gate until all are there: if the first ran at once, the thousandth would be forked minutes later,
- * by a parent that gets a thousandth of the CPU.
+ * by a parent that gets a thousandth of the CPU. The gate is a word of shared memory, not a pipe: readers of a pipe leave it one by
+ * one under its mutex, whose holder would wait for a turn among those that spin already.
  */
-static void wait_at(const int gate[2])
+static _Atomic uint32_t *make_gate(void)
 {
-	char nothing;
+	void *gate = mmap(NULL, sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	close(gate[1]);
-	while (read(gate[0], &nothing, 1) < 0 && errno == EINTR)
-		continue;
-	close(gate[0]);
+	if (gate == MAP_FAILED)
+		die_errno("cannot share memory to hold the processes back");
+	return gate;
+}
+
+static void wait_at(_Atomic uint32_t *gate)
+{
+	while (!atomic_load(gate))
+		syscall(SYS_futex, gate, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
+static void open_gate(_Atomic uint32_t *gate)
+{
+	atomic_store(gate, 1);
+	syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Starts process `index`; in it, runs `options->kind` and never returns. Chatty processes use `pipes`. */
-static void start_one(const struct options *options, unsigned index, int pipes[2][2], const int gate[2])
+static void start_one(const struct options *options, unsigned index, int pipes[2][2], _Atomic uint32_t *gate)
 {
 	struct random_state random;
 	const pid_t parent = getpid();
@@ -149,10 +166,9 @@ static void say_ready(void)
 static void start_all(const struct options *options)
 {
 	const bool chatty = !strcmp(options->kind, "chatty");
-	int pipes[2][2] = { { -1, -1 }, { -1, -1 } }, gate[2];
+	int pipes[2][2] = { { -1, -1 }, { -1, -1 } };
+	_Atomic uint32_t *gate = make_gate();
 
-	if (pipe2(gate, O_CLOEXEC))
-		die_errno("cannot make a pipe to hold the processes back");
 	for (unsigned i = 0; i < options->count; i++) {
 		if (chatty && i % 2 == 0 && (pipe2(pipes[0], O_CLOEXEC) || pipe2(pipes[1], O_CLOEXEC)))
 			die_errno("cannot make a pipe for pair %u", i / 2);
@@ -162,8 +178,7 @@ static void start_all(const struct options *options)
 				close(pipes[end / 2][end % 2]);
 	}
 	say_ready();
-	close(gate[0]);
-	close(gate[1]);
+	open_gate(gate);
 }
 
 /* True once every process started here, and everything make started, is gone. */
