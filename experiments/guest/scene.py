@@ -16,7 +16,7 @@ from desk_tasks import Stage
 #: picture would be at it for minutes.
 ABOVE = ("chrt", "-f", "50")
 #: What the person types, character by character.
-WORDS = "What the person is attending to runs first;\\nnobody starves."
+WORDS = "What the person is attending to runs first."
 
 
 def type_words() -> None:
