@@ -6,7 +6,7 @@
 #ifndef LIMELIGHT_PLACE_H
 #define LIMELIGHT_PLACE_H
 
-/* Keep for other CPUs what they need to tell the virtual time of the HuC task @p while it runs on @cctx. */
+/* Keep for other CPUs what they need to tell the virtual time of @p while it runs on @cctx. */
 static void note_virtual_time(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
 	cctx->vtime = tctx->vtime;

@@ -44,7 +44,7 @@ struct {
 struct cpu_ctx {
 	u32 class;		/* class of the running task; LL_NR_CLASSES while there is none of ours */
 	u32 claim;		/* class + 1 of a task that was sent here to preempt and has not yet run; else 0 */
-	u64 vtime;		/* HuC tasks: virtual time of the running task when it started */
+	u64 vtime;		/* virtual time of the running task when it started */
 	u64 running_since_ns;	/* and when that was */
 	u32 vtime_rate_pm;	/* and how fast its virtual time passes */
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
