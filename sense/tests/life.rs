@@ -241,7 +241,6 @@ fn window_managers_may_change() {
 /// Clients that end while they draw hand their resource ids to the next one, who is seen none the less. The window manager must
 /// be slow, as on a loaded machine: the frame then outlives its client, and damage is looked for that nobody can have done.
 #[test]
-#[ignore = "not understood: passes on a busy machine, on an idle one not even the first client is seen; run with --ignored"]
 fn whoever_follows_a_client_that_ended_drawing_is_seen() {
     if !have(&["Xvfb", "openbox"]) {
         return;

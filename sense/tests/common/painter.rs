@@ -5,12 +5,14 @@
 use x11rb::connection::Connection;
 use x11rb::protocol::shape::{ConnectionExt as _, SK, SO};
 use x11rb::protocol::xproto::{
-    AtomEnum, ConfigureWindowAux, ConnectionExt as _, CreateGCAux, CreateWindowAux, PropMode, Rectangle, StackMode,
-    WindowClass,
+    AtomEnum, ConfigureWindowAux, ConnectionExt as _, CreateGCAux, CreateWindowAux, MapState, PropMode, Rectangle,
+    StackMode, WindowClass,
 };
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
+
+use super::common::wait_until;
 
 /// A connection that draws.
 pub struct Painter {
@@ -37,9 +39,16 @@ impl Painter {
         self.window_in(self.root, at)
     }
 
-    /// As [`Self::window`], and a window manager frames it.
+    /// As [`Self::window`], and a window manager has framed it. It is asked until it does: openbox forgets who asks between its
+    /// announcement that it is there and its first look at the windows.
     pub fn managed_window(&self, at: Rectangle) -> u32 {
-        self.create(self.root, at, 0)
+        let window = self.create(self.root, at, 0);
+        wait_until("the window manager shows a window", || {
+            self.conn.map_window(window).unwrap();
+            let attributes = self.conn.get_window_attributes(window).unwrap().reply().unwrap();
+            attributes.map_state == MapState::VIEWABLE
+        });
+        window
     }
 
     pub fn window_in(&self, parent: u32, at: Rectangle) -> u32 {
