@@ -132,20 +132,23 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 		kick_idle_cpu(p);
 }
 
-/* Should @prev, whose slice is over, go on rather than the next task of its class? */
-static bool keeps_running(struct task_struct *prev, struct task_ctx *tctx, s32 cpu)
+/* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */
+static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
+	u32 class = tctx->class;
 	u64 head;
 
-	return !head_vtime(shared_queue(llc_of(cpu), tctx->class), &head) || ll_vtime_before(tctx->vtime, head);
+	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
+		return false;
+	if (pinned_waiting(cctx, class) && head_vtime(pinned_queue(cpu, class), &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	return !head_vtime(shared_queue(llc_of(cpu), class), &head) || ll_vtime_before(tctx->vtime, head);
 }
 
 /* Class OTHER's turn: those who have waited too long first. */
 static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (waiting[RESCUED] && scx_bpf_dsq_move_to_local(rescue_queue(llc_of(cpu)), 0))
-		return true;
-	return take_from_class(cpu, cctx, LL_CLASS_OTHER);
+	return take_rescued(cpu) || take_from_class(cpu, cctx, LL_CLASS_OTHER);
 }
 
 /* Try the HuC classes above @below, most urgent first. */
@@ -166,17 +169,18 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	return false;
 }
 
-/* The slice of a class OTHER task: shorter, the more of them wait. Good for a millisecond. */
-static u64 other_slice(struct cpu_ctx *cctx, u64 now)
+/* The slices of class OTHER tasks: shorter, the more of them wait. Good for a millisecond. */
+static void size_slices(struct cpu_ctx *cctx, u64 now)
 {
 	u64 queued;
 
 	if (now - cctx->slice_at_ns < 1000000)
-		return cctx->other_slice_ns;
-	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER);
+		return;
+	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER) +
+		 pinned_waiting(cctx, RESCUED);
 	cctx->slice_at_ns = now;
 	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
-	return cctx->other_slice_ns;
+	cctx->share_slice_ns = ll_share_slice(share_round_ns, share_pm, queued, share_slice_min_ns, slice_min_ns);
 }
 
 /* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
@@ -192,9 +196,10 @@ static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct
 		cctx->slice_end_ns = 0;
 		return;
 	}
-	slice = other_slice(cctx, now);
+	size_slices(cctx, now);
+	slice = cctx->other_slice_ns;
 	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
-		slice = share_is_due(cctx) ? slice_min_ns : 1000;
+		slice = share_is_due(cctx) ? cctx->share_slice_ns : 1000;
 	arm_slice_end(cpu, cctx, slice, now);
 }
 
@@ -227,9 +232,9 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (take_huc(cpu, cctx, prev_class, now))
 		return;
-	if (tctx && is_huc_class(prev_class) && !keeps_running(prev, tctx, cpu) && take_huc(cpu, cctx, prev_class + 1, now))
+	if (tctx && is_huc_class(prev_class) && !keeps_running(tctx, cpu, cctx) && take_huc(cpu, cctx, prev_class + 1, now))
 		return;
-	if ((!tctx || prev_class == LL_CLASS_OTHER) && !(tctx && keeps_running(prev, tctx, cpu)) && take_other(cpu, cctx)) {
+	if ((!tctx || prev_class == LL_CLASS_OTHER) && !(tctx && keeps_running(tctx, cpu, cctx)) && take_other(cpu, cctx)) {
 		count(LL_STAT_dispatched_other);
 		return;
 	}
@@ -245,13 +250,16 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now = scx_bpf_now();
+	bool in_turn;
 
 	if (!tctx)
 		return;
+	/* Who was rescued may be far ahead of its class: whoever wakes next must not be put there, too. */
+	in_turn = tctx->waiting_class != RESCUED;
 	unmark_waiting(tctx);
 	tctx->charged_at_ns = now;
 	cctx->has_next = 0;
-	if (tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
+	if (in_turn && tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
 		class_vtime[tctx->class] = tctx->vtime;
 	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
 		record_wait(p, now - tctx->wakeable_at_ns);
@@ -355,6 +363,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ll_init)
 {
 	u32 cpu;
 
+	share_now_pm = share_pm;
 	bpf_for(cpu, 0, nr_cpus)
 		cpu_ctx_of(cpu)->class = LL_NR_CLASSES;
 	return create_queues() ?: start_timers();
@@ -381,5 +390,7 @@ SCX_OPS_DEFINE(limelight_ops,
 	       .cgroup_set_weight	= (void *)ll_cgroup_set_weight,
 	       .init			= (void *)ll_init,
 	       .exit			= (void *)ll_exit,
+	       /* Or the kernel would run tasks that end before all others. The loader adds the same for tasks that may not migrate. */
+	       .flags			= SCX_OPS_ENQ_EXITING,
 	       .timeout_ms		= 10000,
 	       .name			= "limelight");

@@ -9,26 +9,13 @@
 /* Move @p, which waits in the queue that @it walks, to the queue of its new class. */
 static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx)
 {
-	s32 cpu = scx_bpf_task_cpu(p), victim;
-	bool pinned = is_pinned(p);
-	u64 queued_at_ns = tctx->queued_at_ns;
-	u32 class = tctx->waiting_class, waiting_cpu = tctx->waiting_cpu;
+	s32 victim;
 
 	refresh_rating(p, tctx);
-	if (!is_huc_class(tctx->class))
+	if (!is_huc_class(tctx->class) || !move_waiting(it, p, tctx, tctx->class, tctx->vtime))
 		return;
-	unmark_waiting(tctx);
-	tctx->queued_at_ns = queued_at_ns;
-	mark_waiting(tctx, tctx->class, pinned ? cpu : LL_MAX_CPUS);
-	scx_bpf_dsq_move_set_slice(it, slice_of(tctx));
-	scx_bpf_dsq_move_set_vtime(it, tctx->vtime);
-	if (!scx_bpf_dsq_move_vtime(it, p, pinned ? pinned_queue(cpu, tctx->class) :
-				    shared_queue(llc_of(cpu), tctx->class), 0)) {
-		restore_waiting(tctx, class, waiting_cpu, queued_at_ns);
-		return;
-	}
 	count(LL_STAT_reclassified);
-	victim = pick_victim(p, tctx, cpu);
+	victim = pick_victim(p, tctx, scx_bpf_task_cpu(p));
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }

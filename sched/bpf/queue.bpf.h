@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queues: one per class and last-level cache, one per class and CPU for tasks that only this CPU can run, and one per
- * cache for tasks that have waited too long. All but the last are ordered by virtual time.
+ * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited.
  */
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
@@ -24,6 +24,14 @@ static u64 rescue_queue(u32 llc)
 static u32 llc_of(s32 cpu)
 {
 	return nr_llcs > 1 ? cpu_llc[cpu_index(cpu)] : 0;
+}
+
+/* Where @p waits on @cpu under @class. Among the tasks of one CPU those that have waited too long are the first of class OTHER. */
+static u64 queue_of(const struct task_struct *p, u32 class, s32 cpu)
+{
+	if (is_pinned(p))
+		return pinned_queue(cpu, class == RESCUED ? LL_CLASS_OTHER : class);
+	return class == RESCUED ? rescue_queue(llc_of(cpu)) : shared_queue(llc_of(cpu), class);
 }
 
 static s32 create_queues(void)
@@ -94,6 +102,27 @@ static u64 slice_of(struct task_ctx *tctx)
 }
 
 /*
+ * Have @p, which waits in the queue that @it walks, wait under @class from now on, with @vtime in that queue; it has waited as long as
+ * before. False where a CPU was faster, and has it.
+ */
+static bool move_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u32 class, u64 vtime)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	u64 queued_at_ns = tctx->queued_at_ns;
+	u32 old_class = tctx->waiting_class, old_cpu = tctx->waiting_cpu;
+
+	unmark_waiting(tctx);
+	tctx->queued_at_ns = queued_at_ns;
+	mark_waiting(tctx, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
+	scx_bpf_dsq_move_set_slice(it, slice_of(tctx));
+	scx_bpf_dsq_move_set_vtime(it, vtime);
+	if (scx_bpf_dsq_move_vtime(it, p, queue_of(p, class, cpu), 0))
+		return true;
+	restore_waiting(tctx, old_class, old_cpu, queued_at_ns);
+	return false;
+}
+
+/*
  * "Use it or lose it": a task that slept does not come back with virtual time saved up. The daemon always comes back with
  * some: it has to learn of new input soon, but whoever serves the person goes first.
  */
@@ -107,17 +136,32 @@ static void catch_up_vtime(struct task_ctx *tctx)
 		tctx->vtime = class_vtime[class];
 }
 
-/* Put @p into the queue of its class. */
+/* Where a task that has waited since @since_ns stands among those who have waited too long. */
+static u64 rescued_vtime(const struct task_struct *p, u64 since_ns)
+{
+	return is_pinned(p) ? class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns : since_ns;
+}
+
+/*
+ * Put @p into the queue of its class. Two kinds of tasks wait among those who have waited too long: the daemon, as the first of
+ * them, and whoever ends, for what it holds is wanted by others, and without a process id it could not be rescued later.
+ */
 static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
+	u64 now = scx_bpf_now(), vtime = tctx->vtime;
 	u32 class = tctx->class;
-	bool pinned = is_pinned(p);
-	u64 queue = pinned ? pinned_queue(cpu, class) : shared_queue(llc_of(cpu), class);
 
+	if (tctx->rating_flags & LL_RATING_SELF) {
+		class = RESCUED;
+		vtime = rescued_vtime(p, now - overdue_after_ns / 2);
+	} else if (is_exiting(p) && class != LL_CLASS_HUCIN) {
+		class = RESCUED;
+		vtime = rescued_vtime(p, now - rescue_after_ns);
+	}
 	unmark_waiting(tctx);
-	tctx->queued_at_ns = scx_bpf_now();
-	mark_waiting(tctx, class, pinned ? cpu : LL_MAX_CPUS);
-	scx_bpf_dsq_insert_vtime(p, queue, slice_of(tctx), tctx->vtime, enq_flags);
+	tctx->queued_at_ns = now;
+	mark_waiting(tctx, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
+	scx_bpf_dsq_insert_vtime(p, queue_of(p, class, cpu), slice_of(tctx), vtime, enq_flags);
 	count(LL_STAT_wakeups_queued);
 }
 
@@ -138,7 +182,7 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
 	u32 i;
 
-	if (pinned_waiting(cctx, class) && head_vtime(own, &own_vtime)) {
+	if (own_waiting(cctx, class) && head_vtime(own, &own_vtime)) {
 		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
@@ -146,13 +190,28 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	/* Not only where waiting[] says so: a count may be off for a moment, and who waits must not depend on it. */
 	if (scx_bpf_dsq_move_to_local(shared, 0))
 		return true;
-	if (pinned_waiting(cctx, class) && scx_bpf_dsq_move_to_local(own, 0))
+	if (own_waiting(cctx, class) && scx_bpf_dsq_move_to_local(own, 0))
 		return true;
 	if (nr_llcs > 1) {
 		bpf_for(i, 0, nr_llcs)
 			if (i != llc_of(cpu) && scx_bpf_dsq_move_to_local(shared_queue(i, class), 0))
 				return true;
 	}
+	return false;
+}
+
+/* Take a task that has waited too long, of any cache: this CPU may be the only one that gets at it. */
+static bool take_rescued(s32 cpu)
+{
+	u32 i;
+
+	if (!waiting[RESCUED])
+		return false;
+	if (scx_bpf_dsq_move_to_local(rescue_queue(llc_of(cpu)), 0))
+		return true;
+	bpf_for(i, 0, nr_llcs)
+		if (i != llc_of(cpu) && scx_bpf_dsq_move_to_local(rescue_queue(i), 0))
+			return true;
 	return false;
 }
 

@@ -15,7 +15,13 @@
 /* What class OTHER is owed by the machine. Written by all CPUs, each at most once per SHARE_FLUSH_NS of its own change. */
 s64 share_credit_ns;
 
-enum { SHARE_FLUSH_NS = 100000 };
+enum {
+	SHARE_FLUSH_NS = 100000,
+	SHARE_OVERDUE_PM = 500,
+};
+
+/* share_pm, or SHARE_OVERDUE_PM while a task is overdue. Writer: the timer that looks for tasks that have waited too long. */
+u32 share_now_pm;
 
 static void flush_share(struct cpu_ctx *cctx)
 {
@@ -38,8 +44,8 @@ static void account_share(struct cpu_ctx *cctx, u32 class, u64 ran_ns)
 	if (!tracking)
 		return;
 	if (is_huc_class(class)) {
-		cctx->share_credit_ns = ll_share_earn(cctx->share_credit_ns, ran_ns, share_pm, share_cap_ns);
-		cctx->share_pending_ns += ran_ns * share_pm / 1000;
+		cctx->share_credit_ns = ll_share_earn(cctx->share_credit_ns, ran_ns, share_now_pm, share_cap_ns);
+		cctx->share_pending_ns += ran_ns * share_now_pm / 1000;
 	} else if (class == LL_CLASS_OTHER) {
 		cctx->share_credit_ns = ll_share_pay(cctx->share_credit_ns, ran_ns, share_cap_ns);
 		cctx->share_pending_ns -= ran_ns;
@@ -52,7 +58,7 @@ static bool share_is_due(struct cpu_ctx *cctx)
 {
 	if (share_credit_ns >= (s64)slice_min_ns)
 		return true;
-	return cctx->share_credit_ns >= (s64)slice_min_ns && pinned_waiting(cctx, LL_CLASS_OTHER);
+	return cctx->share_credit_ns >= (s64)slice_min_ns && own_waiting(cctx, LL_CLASS_OTHER);
 }
 
 #endif /* LIMELIGHT_SHARE_H */

@@ -5,6 +5,7 @@
 #ifndef LIMELIGHT_TASK_H
 #define LIMELIGHT_TASK_H
 
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
 /*
@@ -49,8 +50,9 @@ struct cpu_ctx {
 	u32 vtime_rate_pm;	/* and how fast its virtual time passes */
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
 	u64 timer_at_ns;	/* when that timer fires next; 0 while it is not set */
-	u64 slice_at_ns;	/* when `other_slice_ns` was computed */
-	u64 other_slice_ns;
+	u64 slice_at_ns;	/* when the two below were computed */
+	u64 other_slice_ns;	/* slice of class OTHER */
+	u64 share_slice_ns;	/* and while HuC tasks want the CPU */
 	u64 no_huc_until_ns;	/* HuC tasks wait that may not run here: do not preempt for them before this */
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
@@ -64,7 +66,7 @@ struct cpu_ctx cpu_ctxs[LL_MAX_CPUS];
 
 /*
  * Tasks in shared queues, by class. Never too low while one waits; may be too high for the length of one callback. Kernel threads
- * never wait in a queue of ours: in their place those are counted that have waited too long.
+ * never wait in a queue of ours: in their place those are counted that have waited too long, there and in pinned_waiting.
  */
 u32 waiting[LL_NR_CLASSES];
 
@@ -102,6 +104,12 @@ static u32 pinned_waiting(const struct cpu_ctx *cctx, u32 class)
 	return cctx->pinned_waiting[class_index(class)];
 }
 
+/* The same, and for class OTHER those too that have waited too long. */
+static u32 own_waiting(const struct cpu_ctx *cctx, u32 class)
+{
+	return pinned_waiting(cctx, class) | (class == LL_CLASS_OTHER ? pinned_waiting(cctx, RESCUED) : 0);
+}
+
 static struct cpu_ctx *this_cpu_ctx(void)
 {
 	return cpu_ctx_of(bpf_get_smp_processor_id());
@@ -121,6 +129,11 @@ static void count(u32 stat)
 static bool is_kthread(const struct task_struct *p)
 {
 	return p->flags & PF_KTHREAD;
+}
+
+static bool is_exiting(const struct task_struct *p)
+{
+	return p->flags & PF_EXITING;
 }
 
 /* Can only one CPU run @p, of several? Then it waits in that CPU's own queue. */

@@ -73,59 +73,64 @@ static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 		set_slice_timer(cpu, cctx, slice_ns, now);
 }
 
-static void rescue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 queue)
+/*
+ * Move @p ahead of its class if it has waited longer than rescue_after_ns; true if it has waited for too long even so. In the
+ * queue of a single CPU it stays, as the first there.
+ */
+static bool rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 now)
 {
-	u64 queued_at_ns = tctx->queued_at_ns;
-	u32 class = tctx->waiting_class, cpu = tctx->waiting_cpu;
+	u64 since = tctx->queued_at_ns;
 
-	unmark_waiting(tctx);
-	tctx->queued_at_ns = queued_at_ns;
-	mark_waiting(tctx, RESCUED, LL_MAX_CPUS);
-	scx_bpf_dsq_move_set_slice(it, rescue_slice_ns);
-	if (scx_bpf_dsq_move(it, p, queue, 0)) {
+	if (!since || now < since + rescue_after_ns)
+		return false;
+	if (tctx->waiting_class != RESCUED && move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, since)))
 		count(LL_STAT_rescues);
-		return;
-	}
-	restore_waiting(tctx, class, cpu, queued_at_ns);
+	return now > since + overdue_after_ns;
 }
 
-/* Move every task of @queue that has waited longer than rescue_after_ns to @to. */
-static void rescue_from(u64 queue, u64 to, u64 now)
+/* Rescue whoever has waited too long in @queue; true if somebody is overdue. */
+static bool rescue_from(u64 queue, u64 now)
 {
 	struct task_struct *p;
 	struct task_ctx *tctx;
+	bool overdue = false;
 
 	if (!scx_bpf_dsq_nr_queued(queue))
-		return;
+		return false;
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, queue, 0) {
 		p = bpf_task_from_pid(p->pid);
 		if (!p)
 			continue;
 		tctx = task_ctx_of(p);
-		if (tctx && tctx->queued_at_ns && now > tctx->queued_at_ns + rescue_after_ns)
-			rescue(BPF_FOR_EACH_ITER, p, tctx, to);
+		if (tctx)
+			overdue |= rescue_if_late(BPF_FOR_EACH_ITER, p, tctx, now);
 		bpf_task_release(p);
 	}
 	bpf_rcu_read_unlock();
+	return overdue;
 }
 
 static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 {
-	u64 now = scx_bpf_now();
+	u64 now = scx_bpf_now(), since;
+	bool overdue = false;
 	u32 class, i;
 
 	bpf_for(i, 0, nr_llcs) {
 		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
-			rescue_from(shared_queue(i, class), rescue_queue(i), now);
+			overdue |= rescue_from(shared_queue(i, class), now);
+		if (head_vtime(rescue_queue(i), &since) && now > since + overdue_after_ns)
+			overdue = true;
 	}
 	bpf_for(i, 0, nr_cpus) {
 		if (nr_cpus == 1)
 			break;
 		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
-			if (pinned_waiting(cpu_ctx_of(i), class))
-				rescue_from(pinned_queue(i, class), rescue_queue(llc_of(i)), now);
+			if (own_waiting(cpu_ctx_of(i), class))
+				overdue |= rescue_from(pinned_queue(i, class), now);
 	}
+	share_now_pm = overdue ? SHARE_OVERDUE_PM : share_pm;
 	bpf_timer_start(timer, rescue_period_ns, 0);
 	return 0;
 }

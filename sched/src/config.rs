@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// Under strict classes nothing is guaranteed; this much lets the daemon work, and keeps the kernel's watchdog from ejecting
+/// Under strict classes, or with a share of 0, nothing is guaranteed; this much lets the daemon work, and keeps the kernel's watchdog from ejecting
 /// the scheduler.
 const STRICT_SHARE_PM: u32 = 10;
 
@@ -66,7 +66,7 @@ impl Settings {
     pub fn share_pm(&self) -> u32 {
         match self.policy {
             Policy::Huc => STRICT_SHARE_PM,
-            Policy::Unified => self.share_pct * 12,
+            Policy::Unified => (self.share_pct * 12).max(STRICT_SHARE_PM),
         }
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
-use scx_utils::{Topology, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
+use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
 use crate::bytes;
 use crate::config::Settings;
@@ -51,6 +51,8 @@ impl<'obj> Scheduler<'obj> {
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
         let options = LibbpfOpts::default().into_bpf_open_opts();
         let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
+        // A constant that older kernels do not have; without it they run such tasks before all others.
+        open.struct_ops.limelight_ops_mut().flags |= *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
         write_settings(&mut open, settings)?;
         let nr_cpus = write_topology(&mut open, &topology)?;
         let mut skel = scx_ops_load!(open, limelight_ops, uei)?;

@@ -21,6 +21,19 @@ static inline u64 ll_fair_slice(u64 period_ns, u64 waiting, u64 min_ns, u64 max_
 	return slice > max_ns ? max_ns : slice;
 }
 
+/*
+ * The slice of a class OTHER task while HuC tasks want the CPU and @waiting tasks wait for the guaranteed share: as many as
+ * @share_pm thousandths of a round hold, one after another, of @min_ns to @max_ns each.
+ */
+static inline u64 ll_share_slice(u64 round_ns, u32 share_pm, u64 waiting, u64 min_ns, u64 max_ns)
+{
+	u64 slice = round_ns * share_pm / 1000 / (waiting + 1);
+
+	if (slice < min_ns)
+		return min_ns;
+	return slice > max_ns ? max_ns : slice;
+}
+
 /* The slice of a HuC task that earns @slice_pm thousandths of @full_ns, at least @min_ns (HuC, section 5.1). */
 static inline u64 ll_rated_slice(u64 full_ns, u32 slice_pm, u64 min_ns)
 {
