@@ -252,11 +252,13 @@ impl<'obj> Core<'obj> {
         if actions.is_empty() {
             return Ok(());
         }
+        // One that finds no room must not keep the others from being told.
+        let mut lost = Ok(());
         for action in actions {
             match *action {
                 Action::Set { pid, rating } => {
                     self.told.insert(pid.tgid, rating);
-                    self.scheduler.set_rating(pid.tgid, &entry(&rating))?;
+                    lost = lost.and(self.scheduler.set_rating(pid.tgid, &entry(&rating)));
                 }
                 Action::Clear { pid } => {
                     self.told.remove(&pid.tgid);
@@ -265,7 +267,8 @@ impl<'obj> Core<'obj> {
             }
         }
         self.tracking = self.told.values().any(|rating| !rating.hub && (rating.in_milli | rating.out_milli) != 0);
-        self.scheduler.publish(self.tracking, at_once)
+        self.scheduler.publish(self.tracking, at_once)?;
+        lost
     }
 
     /// A new scheduler knows nothing: tell it everything.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use limelight_abi::sense::SenseMessage;
+use limelight_abi::sense::{MAX_CLIENTS, SenseMessage};
 use limelight_policy::{ClientPeriod, DisplayId, Event};
 use limelight_sense::displays::{Display, DisplayFinder};
 use limelight_sense::spawn::{Helper, spawn_helper};
@@ -22,8 +22,13 @@ use crate::view::DisplayStatus;
 const RETRY_MIN: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// More packets than this from one helper in one second is misbehaviour: an honest one sends at most one at once per client.
-const MAX_PACKETS_PER_SECOND: u32 = 4096;
+/// More from one helper in one second is misbehaviour: packets, and the clients that they name. An honest one names each at once at
+/// most twice, and once in the packet of its period.
+const MAX_NAMED_PER_SECOND: usize = 4 * MAX_CLIENTS;
+
+/// Displays of one user that are watched: each costs a process. A person has one or two; whoever starts X servers by the
+/// hundred (tests do) is no person.
+const MAX_DISPLAYS_PER_USER: usize = 8;
 
 struct Watch {
     display: Display,
@@ -31,7 +36,7 @@ struct Watch {
     state: String,
     retry_at: Instant,
     retry_after: Duration,
-    packets: u32,
+    named: usize,
     present: bool,
 }
 
@@ -57,8 +62,9 @@ impl Helpers {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
         for watch in self.watches.values_mut() {
             watch.present = false;
-            watch.packets = 0;
+            watch.named = 0;
         }
+        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
         for display in self.finder.find() {
             let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
             watch.present = true;
@@ -69,7 +75,13 @@ impl Helpers {
                 events.push(Event::DisplayGone { display: display.name.as_str().into() });
             }
             watch.display = display;
-            watch.start(program, &mut changes);
+            let of_user = of_users.entry(watch.display.uid).or_insert(0);
+            *of_user += 1;
+            if *of_user <= MAX_DISPLAYS_PER_USER {
+                watch.start(program, &mut changes);
+            } else {
+                watch.refuse(&mut changes);
+            }
         }
         self.watches.retain(|name, watch| {
             if !watch.present {
@@ -94,11 +106,12 @@ impl Helpers {
         while let Some(helper) = watch.helper.as_mut() {
             match helper.receive() {
                 Ok(Some(message)) => {
-                    watch.packets += 1;
-                    watch.take(message, &mut events);
-                    if watch.packets > MAX_PACKETS_PER_SECOND {
+                    watch.named += named(&message);
+                    if watch.named > MAX_NAMED_PER_SECOND {
                         watch.end("its helper floods us", &mut changes);
+                        break;
                     }
+                    watch.take(message, &mut events);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -128,6 +141,14 @@ impl Helpers {
     }
 }
 
+/// How many clients a message names, itself counted as one.
+fn named(message: &SenseMessage) -> usize {
+    match message {
+        SenseMessage::Period { clients } => 1 + clients.len(),
+        _ => 1,
+    }
+}
+
 /// Whether a display of the same name has another owner or server than before.
 fn is_another(before: &Display, now: &Display) -> bool {
     (before.uid, before.server_pid) != (now.uid, now.server_pid)
@@ -141,7 +162,7 @@ impl Watch {
             state: "starting".to_owned(),
             retry_at: Instant::now(),
             retry_after: RETRY_MIN,
-            packets: 0,
+            named: 0,
             present: true,
         }
     }
@@ -158,6 +179,14 @@ impl Watch {
             }
             Err(error) => self.fail(&error.to_string()),
         }
+    }
+
+    /// The user has too many displays.
+    fn refuse(&mut self, changes: &mut Vec<Change>) {
+        if let Some(helper) = self.helper.take() {
+            changes.push(Change::Ended(helper.pid()));
+        }
+        self.state = format!("not watched: user {} has more than {MAX_DISPLAYS_PER_USER} displays", self.display.uid);
     }
 
     fn end(&mut self, why: &str, changes: &mut Vec<Change>) {

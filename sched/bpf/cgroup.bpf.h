@@ -42,7 +42,7 @@ struct {
 } cgroup_slots SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, MAX_CGROUPS);
 	__type(value, u32);
 } free_slots SEC(".maps");
@@ -133,14 +133,17 @@ static u64 cgroup_scale(u32 slot, u32 class, u64 now)
 	return scale;
 }
 
-/* A slot that nobody uses, or 0. */
+/*
+ * A slot that nobody uses, or 0. The one that was left longest ago: on some kernels a cgroup goes before the last of its tasks
+ * has done so, which is still counted in its slot.
+ */
 static u32 take_slot(void)
 {
 	u32 slot;
 
-	if (!bpf_map_pop_elem(&free_slots, &slot))
-		return slot;
-	return fresh_slot < MAX_CGROUPS ? fresh_slot++ : 0;
+	if (fresh_slot < MAX_CGROUPS)
+		return fresh_slot++;
+	return bpf_map_pop_elem(&free_slots, &slot) ? 0 : slot;
 }
 
 /* Beyond MAX_CGROUPS cgroups their tasks count as the root's, which is no reason to refuse the cgroup. */

@@ -332,7 +332,8 @@ void BPF_STRUCT_OPS(ll_exit_task, struct task_struct *p, struct scx_exit_task_ar
 		uncount_runnable(tctx);
 		return_budget(p, tctx);
 	}
-	if (p->pid == p->tgid)
+	/* Its first thread may end before the others. */
+	if (!p->signal->live.counter)
 		forget_process(p->tgid);
 }
 

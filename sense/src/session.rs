@@ -15,7 +15,7 @@ use x11rb::cookie::Cookie;
 use x11rb::protocol::damage::{self, ConnectionExt as _};
 use x11rb::protocol::res::{ConnectionExt as _, QueryClientIdsReply};
 use x11rb::protocol::xfixes::ConnectionExt as _;
-use x11rb::protocol::xproto::{self, ConnectionExt as _};
+use x11rb::protocol::xproto::{self, ConnectionExt as _, GetSelectionOwnerReply};
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
@@ -49,8 +49,8 @@ pub(crate) enum Question<'c> {
     Embedded(Window, Cookie<'c, RustConnection, xproto::GetPropertyReply>),
     /// Whose child a window's parent is; how many levels up were asked already.
     Ancestor(Window, u8, Cookie<'c, RustConnection, xproto::QueryTreeReply>),
-    /// Which window stands for the window manager.
-    Manager(Cookie<'c, RustConnection, xproto::GetPropertyReply>),
+    /// Which window stands for the window manager, and who owns the window manager's selection.
+    Manager(Cookie<'c, RustConnection, xproto::GetPropertyReply>, Cookie<'c, RustConnection, GetSelectionOwnerReply>),
     /// Which workspace is shown.
     Desktop(Cookie<'c, RustConnection, xproto::GetPropertyReply>),
     /// What changed on the screen.
@@ -92,6 +92,7 @@ pub(crate) struct Session<'c, 'r> {
     /// The server-side region damage is moved to.
     pub(crate) parts: u32,
     compositor_selection: xproto::Atom,
+    manager_selection: xproto::Atom,
     /// Resource id base of the compositing manager, if there is one.
     pub(crate) compositor: Option<u32>,
     /// The root's children from the bottom up, and whether they may have changed since.
@@ -153,6 +154,7 @@ impl<'c, 'r> Session<'c, 'r> {
             dirty: HashSet::new(),
             parts: conn.generate_id()?,
             compositor_selection: x11rb::NONE,
+            manager_selection: setup::manager_selection(conn, screen_number)?,
             compositor: None,
             stack: Vec::new(),
             stack_changed: true,
@@ -352,10 +354,13 @@ impl<'c, 'r> Session<'c, 'r> {
                 self.windows.forget_looks();
                 Ok(())
             }
-            Question::Manager(answer) => match words(answer)?.first() {
-                Some(window) => self.found_manager(*window),
-                None => Ok(()),
-            },
+            Question::Manager(answer, owner) => {
+                let owner = present(owner.reply())?.map_or(x11rb::NONE, |reply| reply.owner);
+                match words(answer)?.first() {
+                    Some(window) => self.found_manager(*window, owner),
+                    None => Ok(()),
+                }
+            }
             Question::Tick(tick) => self.finish_tick(*tick),
         }
     }
@@ -429,13 +434,18 @@ impl<'c, 'r> Session<'c, 'r> {
     pub(crate) fn ask_manager(&mut self) -> Result<(), SessionEnd> {
         let (root, name) = (self.windows.root(), self.atoms._NET_SUPPORTING_WM_CHECK);
         let answer = self.link.conn.get_property(false, root, name, xproto::AtomEnum::ANY, 0, 1)?;
-        self.link.ask(Question::Manager(answer));
+        let owner = self.link.conn.get_selection_owner(self.manager_selection)?;
+        self.link.ask(Question::Manager(answer, owner));
         Ok(())
     }
 
-    /// The window manager shows that it is there by this window of its own (EWMH, _NET_SUPPORTING_WM_CHECK).
-    fn found_manager(&mut self, window: Window) -> Result<(), SessionEnd> {
+    /// The window manager shows that it is there by this window of its own (EWMH, _NET_SUPPORTING_WM_CHECK). Anybody can set that
+    /// property; the selection WM_Sn (ICCCM 2.8), where it has an owner, nobody else can have while the window manager is there.
+    fn found_manager(&mut self, window: Window, owner: Window) -> Result<(), SessionEnd> {
         let base = self.windows.base_of(window);
+        if owner != x11rb::NONE && self.windows.base_of(owner) != base {
+            return Ok(());
+        }
         match self.tally.credit(base, Deed::Manages, Instant::now())? {
             Some(ask) => self.ask_pid(ask),
             None => Ok(()),

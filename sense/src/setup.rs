@@ -115,6 +115,11 @@ pub(crate) fn watch_compositor(
     Ok((selection, conn.get_selection_owner(selection)?.reply()?.owner))
 }
 
+/// The selection that a window manager of this screen owns (ICCCM 2.8).
+pub(crate) fn manager_selection(conn: &RustConnection, screen: usize) -> Result<xproto::Atom, SessionEnd> {
+    Ok(conn.intern_atom(false, format!("WM_S{screen}").as_bytes())?.reply()?.atom)
+}
+
 /// Takes in everything that is on the screen; what to watch of it.
 ///
 /// Events that arrive meanwhile are handled afterwards and say the same or later things.

@@ -238,6 +238,23 @@ fn window_managers_may_change() {
     assert!(watcher.listen(TWO_PERIODS).changed_pct(client.pid()) > 0.0, "managed again");
 }
 
+/// A client that puts its own window where the window manager's stands is not taken for it while there is one.
+#[test]
+fn who_only_says_so_is_no_window_manager() {
+    if !have(&["Xvfb", "openbox", "xprop"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let manager = server.run("openbox", &[]);
+    server.wait_for_window_manager();
+    let mut watcher = Watcher::start(&server.name());
+    assert_eq!(watcher.listen(TWO_PERIODS).manager(), Some(manager.pid()));
+    let liar = Painter::new(&server.name());
+    let window = liar.window(rectangle(0, 0, 10, 10));
+    liar.set_words(liar.root, "_NET_SUPPORTING_WM_CHECK", &[window]);
+    assert_eq!(watcher.listen(TWO_PERIODS).manager(), None);
+}
+
 /// Clients that end while they draw hand their resource ids to the next one, who is seen none the less. The window manager must
 /// be slow, as on a loaded machine: the frame then outlives its client, and damage is looked for that nobody can have done.
 #[test]
