@@ -126,10 +126,13 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	enqueue_in_class(p, tctx, cpu, enq_flags);
-	if (victim >= 0)
+	if (victim >= 0) {
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
-	else
-		kick_idle_cpu(p);
+		return;
+	}
+	if (wakes)
+		share_slice(tctx, cpu, cctx);
+	kick_idle_cpu(p);
 }
 
 /* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */

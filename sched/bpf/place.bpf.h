@@ -14,24 +14,28 @@ static void note_virtual_time(const struct task_struct *p, const struct task_ctx
 	cctx->vtime_rate_pm = ll_vtime_rate_pm(p->scx.weight, tctx->weight_pm);
 }
 
+/* Virtual time of what runs on @cctx, estimated at @now. Cgroups are left out. */
+static u64 running_vtime(const struct cpu_ctx *cctx, u64 now)
+{
+	s64 ran_ns = now - cctx->running_since_ns;
+
+	/* It may have only just started there, by a clock a little ahead of ours. */
+	return cctx->vtime + (ran_ns > 0 ? ran_ns : 0) * cctx->vtime_rate_pm / 1000;
+}
+
 /*
  * Does what runs on @cctx have to make way for a task of @class with @vtime? Within a class, only for one that is far
- * behind. Cgroups are left out of the estimate: at worst a task waits for the end of a slice.
+ * behind; the estimate's error makes a task wait for the end of a slice at worst.
  */
 static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 {
 	u32 running = cctx->class;
-	u64 ran_ns;
 
 	if (running >= LL_NR_CLASSES || cctx->claim)
 		return false;
 	if (running != class)
 		return running > class;
-	ran_ns = scx_bpf_now() - cctx->running_since_ns;
-	/* It has only just started there, by a clock a little ahead of ours. */
-	if ((s64)ran_ns < 0)
-		return false;
-	return ll_vtime_before(vtime + preempt_lag_ns, cctx->vtime + ran_ns * cctx->vtime_rate_pm / 1000);
+	return ll_vtime_before(vtime + preempt_lag_ns, running_vtime(cctx, scx_bpf_now()));
 }
 
 /* Reserve @cctx for a task of @class: of two wakers that choose the same CPU, one must look for another. */

@@ -57,6 +57,14 @@ static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 	return 0;
 }
 
+/* Have the timer of this CPU end the running task's slice in @left_ns. */
+static void end_slice_in(s32 cpu, struct cpu_ctx *cctx, u64 left_ns, u64 now)
+{
+	cctx->slice_end_ns = now + left_ns;
+	if (!cctx->timer_at_ns || cctx->timer_at_ns > cctx->slice_end_ns)
+		set_slice_timer(cpu, cctx, left_ns, now);
+}
+
 /*
  * End the running task's slice in @slice_ns: by the tick where that is soon enough, else by this CPU's timer. A timer that
  * fires before then is left alone and comes back by itself: most tasks sleep long before their slice is over, and
@@ -64,13 +72,27 @@ static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
  */
 static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 {
-	if (slice_ns >= tick_ns) {
+	if (slice_ns >= tick_ns)
 		cctx->slice_end_ns = 0;
+	else
+		end_slice_in(cpu, cctx, slice_ns, now);
+}
+
+/*
+ * @tctx woke up ahead of the task of its own HuC class that runs on this CPU, and waits: it does so until that one has caught up,
+ * not for a whole slice of 20 ms. A player's threads would lose frames to each other.
+ */
+static void share_slice(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	u64 now = scx_bpf_now(), left_ns;
+	s64 ahead;
+
+	if (cctx->class != tctx->class || !is_huc_class(tctx->class) || cpu != bpf_get_smp_processor_id())
 		return;
-	}
-	cctx->slice_end_ns = now + slice_ns;
-	if (!cctx->timer_at_ns || cctx->timer_at_ns > cctx->slice_end_ns)
-		set_slice_timer(cpu, cctx, slice_ns, now);
+	ahead = tctx->vtime + preempt_lag_ns - running_vtime(cctx, now);
+	left_ns = ahead > 0 ? (u64)ahead * 1000 / cctx->vtime_rate_pm : 0;
+	if (!cctx->slice_end_ns || now + left_ns < cctx->slice_end_ns)
+		end_slice_in(cpu, cctx, left_ns, now);
 }
 
 /*
