@@ -149,13 +149,18 @@ impl<'obj> Core<'obj> {
             return Ok(());
         }
         let now = self.now_ns();
-        if at_once.is_some() {
-            // What this client woke before it could be reported: its rating travels there at once, too.
-            let edges = self.take_edges()?;
-            let actions = step(&mut self.state, Event::Edges(edges), now);
-            self.carry_out(&actions, None)?;
-        }
+        let again = matches!(event, Event::Input { .. }).then(|| event.clone());
         let actions = step(&mut self.state, event, now);
+        self.carry_out(&actions, at_once)?;
+        let Some(input) = again else { return Ok(()) };
+        // Whom this client woke before it could be reported: its input travels there at once, too. Only now, because reading the
+        // edges takes several times as long as all the rest, and the client itself must not wait for it.
+        let edges = self.take_edges()?;
+        if edges.is_empty() {
+            return Ok(());
+        }
+        let mut actions = step(&mut self.state, Event::Edges(edges), now);
+        actions.extend(step(&mut self.state, input, now));
         self.carry_out(&actions, at_once)
     }
 

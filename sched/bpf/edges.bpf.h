@@ -167,9 +167,19 @@ static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 
 	if (this_cpu_ctx()->runs_hub)
 		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
-	if (!is_tracking() || is_kthread(p) || !find_waker(&waker))
+	if (!is_tracking() || is_kthread(p))
 		return;
+	if (!find_waker(&waker)) {
+		if (tctx->rating_flags & LL_RATING_SELF)
+			wake_daemon(tctx, false);
+		return;
+	}
 	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
+	if (tctx->rating_flags & LL_RATING_SELF) {
+		wake_daemon(tctx, from && (from->flags & LL_RATING_HUB));
+		refresh_rating(p, tctx);
+		return;
+	}
 	if (waker.tgid != p->tgid && (from || is_huc_class(tctx->class) || after_hub_wake()))
 		record_edge(waker.tgid, p->tgid);
 	if (from && from->in_milli && !(from->flags & (LL_RATING_HUB | LL_RATING_SELF)))

@@ -197,6 +197,8 @@ static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct
 	note_virtual_time(p, tctx, cctx, now);
 	if (tctx->class != LL_CLASS_OTHER) {
 		cctx->slice_end_ns = 0;
+		if (tctx->rating_flags & LL_RATING_SELF)
+			arm_slice_end(cpu, cctx, report_budget_ns, now);
 		return;
 	}
 	size_slices(cctx, now);

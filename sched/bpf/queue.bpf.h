@@ -130,7 +130,7 @@ static void catch_up_vtime(struct task_ctx *tctx)
 {
 	u32 class = tctx->class;
 
-	if (tctx->rating_flags & LL_RATING_SELF)
+	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER)
 		tctx->vtime = class_vtime[LL_CLASS_OTHER] - other_period_ns;
 	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
 		tctx->vtime = class_vtime[class];
@@ -151,7 +151,7 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 	u64 now = scx_bpf_now(), vtime = tctx->vtime;
 	u32 class = tctx->class;
 
-	if (tctx->rating_flags & LL_RATING_SELF) {
+	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER) {
 		class = RESCUED;
 		vtime = rescued_vtime(p, now - overdue_after_ns / 2);
 	} else if (is_exiting(p) && class != LL_CLASS_HUCIN) {

@@ -36,16 +36,21 @@ u32 rating_epoch = 1;
  */
 u32 tracking;
 
-/* Has a task used up what an indirect rating is good for? */
+/* When the daemon last was HUCIN to read a report. Only its own wake-ups write it. */
+u64 report_read_at_ns;
+
+/* Has a task used up what an indirect rating, or the daemon's own, is good for? */
 static bool has_spent_budget(const struct task_ctx *tctx, u32 flags)
 {
+	if (flags & LL_RATING_SELF)
+		return tctx->indirect_ran_ns > report_budget_ns;
 	return indirect_budget_ns && (flags & LL_RATING_INDIRECT) && tctx->indirect_ran_ns > indirect_budget_ns;
 }
 
 static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx *tctx)
 {
 	if (rating->flags & LL_RATING_SELF)
-		return LL_CLASS_OTHER;
+		return has_spent_budget(tctx, rating->flags) ? LL_CLASS_OTHER : LL_CLASS_HUCIN;
 	if (rating->in_milli)
 		return has_spent_budget(tctx, rating->flags) ? LL_CLASS_HUCOUT : LL_CLASS_HUCIN;
 	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
@@ -84,6 +89,7 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 	rating = bpf_map_lookup_elem(&ratings, &tgid);
 	if (!rating) {
 		tctx->rating_flags = 0;
+		tctx->has_input = 0;
 		tctx->weight_pm = 1000;
 		enter_class(tctx, LL_CLASS_OTHER);
 		return;
@@ -91,8 +97,10 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 	tctx->rating_flags = rating->flags;
 	tctx->slice_pm = rating->slice_pm;
 	tctx->weight_pm = rating->weight_pm;
-	if (!(rating->flags & LL_RATING_INDIRECT))
+	/* New input comes with a new budget: what an editor ran before, only to be looked at, was not for this key. */
+	if (!(rating->flags & (LL_RATING_INDIRECT | LL_RATING_SELF)) || (rating->in_milli && !tctx->has_input))
 		tctx->indirect_ran_ns = 0;
+	tctx->has_input = !!rating->in_milli;
 	enter_class(tctx, class_of_rating(rating, tctx));
 }
 
@@ -101,7 +109,7 @@ static void spend_budget(struct task_ctx *tctx, u64 ran_ns)
 {
 	bool had = !has_spent_budget(tctx, tctx->rating_flags);
 
-	if (!(tctx->rating_flags & LL_RATING_INDIRECT))
+	if (!(tctx->rating_flags & (LL_RATING_INDIRECT | LL_RATING_SELF)))
 		return;
 	tctx->indirect_ran_ns += ran_ns;
 	if (had && has_spent_budget(tctx, tctx->rating_flags))
@@ -115,6 +123,23 @@ static void renew_budget(struct task_ctx *tctx, u64 ran_ns)
 		return;
 	tctx->indirect_ran_ns = ran_ns;
 	tctx->rating_epoch = 0;
+}
+
+/*
+ * The daemon wakes up: as HUCIN for as long as a report takes if a helper woke it, for a client waits that has just received
+ * input and is not rated yet; for its own pass as the first of class OTHER.
+ */
+static void wake_daemon(struct task_ctx *tctx, bool to_read_report)
+{
+	u64 now = scx_bpf_now();
+
+	tctx->rating_epoch = 0;
+	if (!to_read_report) {
+		tctx->indirect_ran_ns = report_budget_ns + 1;
+	} else if (now - report_read_at_ns >= report_period_ns) {
+		tctx->indirect_ran_ns = 0;
+		report_read_at_ns = now;
+	}
 }
 
 static void publish_ratings(void)
@@ -170,8 +195,10 @@ static void inherit_rating(struct task_struct *child, struct task_ctx *tctx)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_ctx *parent_ctx = task_ctx_of(parent);
 
-	if (parent_ctx)
+	if (parent_ctx) {
 		tctx->indirect_ran_ns = tctx->inherited_ran_ns = parent_ctx->indirect_ran_ns;
+		tctx->has_input = parent_ctx->has_input;
+	}
 	if (tracking && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
 		count(LL_STAT_inherited);
 }

@@ -18,11 +18,13 @@ struct task_ctx {
 	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
 	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
 	u32 cgroup_slot;	/* 0 for the root cgroup, whose tasks' weights are not scaled */
-	u32 rating_epoch;	/* value of `rating_epoch` that the four below were looked up at */
+	u32 rating_epoch;	/* value of `rating_epoch` that the five below were looked up at */
 	u32 class;		/* enum ll_class */
 	u32 slice_pm;
 	u32 weight_pm;
 	u32 rating_flags;	/* enum ll_rating_flags */
+	u32 has_input;		/* its rating came from input, too, when it was looked up */
+	u32 pad;
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */

@@ -23,6 +23,13 @@ const volatile u64 huc_slice_ns = 20000000;
 const volatile u64 indirect_budget_ns = 30000000;
 
 /*
+ * What the daemon may use as HUCIN to have a report of new input take effect: up to 2.5 million instructions, most of them to read
+ * the edges. Again no sooner than this, so that no flood of reports keeps it HUCIN.
+ */
+const volatile u64 report_budget_ns = 5000000;
+const volatile u64 report_period_ns = 50000000;
+
+/*
  * Everybody in class OTHER runs once in this period, as far as the bounds below allow. Where there are so many that slices of
  * the least length would make a round longer than other_round_ns, slices are shorter still (design, promise 5).
  */
