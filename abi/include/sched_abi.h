@@ -34,6 +34,7 @@ enum ll_rating_flags {
 	LL_RATING_INHERITED = 1u << 1,	/* given by fork, by BPF: the daemon's next pass learns of it */
 	LL_RATING_LENT = 1u << 2,	/* given by BPF at a wake-up by a HUCIN process: likewise */
 	LL_RATING_SELF = 1u << 3,	/* the daemon: HUCIN for as long as a report takes, else the first of class OTHER */
+	LL_RATING_HELPER = 1u << 5,	/* a helper: what wakes the daemon to read a report */
 	LL_RATING_INDIRECT = 1u << 4,	/* by fork, by a wake-up or over the graph, not by what the person did to it */
 };
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use limelight_abi::sched::{
-    LL_RATING_HUB, LL_RATING_INDIRECT, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF, LL_STAT_edges_recorded,
-    STATS, ll_rating,
+    LL_RATING_HELPER, LL_RATING_HUB, LL_RATING_INDIRECT, LL_RATING_INHERITED, LL_RATING_LENT, LL_RATING_SELF,
+    LL_STAT_edges_recorded, STATS, ll_rating,
 };
 use limelight_policy::hubs::role_of;
 use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
@@ -119,7 +119,7 @@ impl<'obj> Core<'obj> {
     /// # Errors
     /// The scheduler cannot be told.
     pub fn adopt_helper(&mut self, pid: u32) -> Result<()> {
-        self.adopt(pid, LL_RATING_HUB)
+        self.adopt(pid, LL_RATING_HUB | LL_RATING_HELPER)
     }
 
     fn adopt(&mut self, pid: u32, flags: u32) -> Result<()> {
@@ -149,10 +149,13 @@ impl<'obj> Core<'obj> {
             return Ok(());
         }
         let now = self.now_ns();
-        let again = matches!(event, Event::Input { .. }).then(|| event.clone());
+        let reached = match &event {
+            Event::Input { pid, display } => Some(Event::Reached { pid: *pid, display: display.clone() }),
+            _ => None,
+        };
         let actions = step(&mut self.state, event, now);
         self.carry_out(&actions, at_once)?;
-        let Some(input) = again else { return Ok(()) };
+        let Some(reached) = reached.filter(|_| !actions.is_empty()) else { return Ok(()) };
         // Whom this client woke before it could be reported: its input travels there at once, too. Only now, because reading the
         // edges takes several times as long as all the rest, and the client itself must not wait for it.
         let edges = self.take_edges()?;
@@ -160,7 +163,7 @@ impl<'obj> Core<'obj> {
             return Ok(());
         }
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
-        actions.extend(step(&mut self.state, input, now));
+        actions.extend(step(&mut self.state, reached, now));
         self.carry_out(&actions, at_once)
     }
 

@@ -15,6 +15,15 @@ use crate::reach::Side;
 use crate::state::State;
 use crate::table::{DisplayIx, Origin};
 
+/// Whom a search raises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Raise {
+    /// Everybody it reaches.
+    All,
+    /// Those only who had no rating: the others were raised by the search before, for the same event.
+    Unrated,
+}
+
 impl State {
     /// A process received input just now.
     pub(crate) fn input_at_once(&mut self, pid: ProcessId, display: &DisplayId) -> Vec<Action> {
@@ -31,7 +40,20 @@ impl State {
         if process.milli(Side::In) > 0 {
             return Vec::new();
         }
-        self.raise_from(Side::In, node, display, full_milli)
+        self.raise_from(Side::In, Raise::All, node, display, full_milli)
+    }
+
+    /// Edges have come to light from before a process's input was reported: whom it reaches by them and who is not rated yet
+    /// receives its input rating now.
+    pub(crate) fn input_reaches(&mut self, pid: ProcessId, display: &DisplayId) -> Vec<Action> {
+        let Some(display) = self.display(display) else {
+            return Vec::new();
+        };
+        let Some(node) = self.table.find(pid).filter(|node| self.table[*node].milli(Side::In) > 0) else {
+            return Vec::new();
+        };
+        let full_milli = self.settings.full_milli();
+        self.raise_from(Side::In, Raise::Unrated, node, display, full_milli)
     }
 
     /// A process changed something visible just now.
@@ -53,16 +75,23 @@ impl State {
         if self.table[node].milli(Side::Out) > 0 {
             return Vec::new();
         }
-        self.raise_from(Side::Out, node, display, value_milli)
+        self.raise_from(Side::Out, Raise::All, node, display, value_milli)
     }
 
     /// Raise a process, its display's server and whoever it reaches; tell the scheduler.
-    fn raise_from(&mut self, side: Side, start: Node, display: DisplayIx, value_milli: u32) -> Vec<Action> {
+    fn raise_from(
+        &mut self,
+        side: Side,
+        whom: Raise,
+        start: Node,
+        display: DisplayIx,
+        value_milli: u32,
+    ) -> Vec<Action> {
         let links = self.links(side);
         let mut seen = vec![false; self.table.slots()];
         seen[start as usize] = true;
         let mut raised = vec![start];
-        self.raise(side, start, value_milli, Origin::Device(display));
+        self.raise(side, whom, start, value_milli, Origin::Device(display));
         let mut next = 0;
         while let Some(&node) = raised.get(next) {
             next += 1;
@@ -72,25 +101,25 @@ impl State {
             for &(end, count) in links.of(node) {
                 if self.table.is_live(end) && !std::mem::replace(&mut seen[end as usize], true) {
                     let with = Some(node);
-                    self.raise(side, end, value_milli, Origin::Edge { with, count });
+                    self.raise(side, whom, end, value_milli, Origin::Edge { with, count });
                     raised.push(end);
                 }
             }
         }
         let server = self.displays[display as usize].server;
         if let Some(server) = server.filter(|server| self.table.is_live(*server) && !seen[*server as usize]) {
-            self.raise(side, server, value_milli, Origin::Device(display));
+            self.raise(side, whom, server, value_milli, Origin::Device(display));
             raised.push(server);
         }
         self.announce(&raised)
     }
 
-    fn raise(&mut self, side: Side, node: Node, value_milli: u32, origin: Origin) {
+    fn raise(&mut self, side: Side, whom: Raise, node: Node, value_milli: u32, origin: Origin) {
         let facet = &mut self.table[node][side];
         if facet.rating_milli == 0 {
             facet.rating_milli = value_milli;
             facet.origin = Some(origin);
-        } else {
+        } else if whom == Raise::All {
             let average = (u64::from(facet.rating_milli) + u64::from(value_milli)) / 2;
             facet.rating_milli = facet.rating_milli.max(average as u32);
         }

@@ -91,6 +91,13 @@ pub enum Event {
         /// The display that delivered it.
         display: DisplayId,
     },
+    /// Edges from before the last [`Event::Input`] of this client have been reported since: its input travels over them now.
+    Reached {
+        /// The client.
+        pid: ProcessId,
+        /// The display that delivered its input.
+        display: DisplayId,
+    },
     /// A client that had shown nothing lately changed something visible, just now.
     Output {
         /// The client.

@@ -12,6 +12,7 @@ use crate::state::State;
 pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
     match event {
         Event::Input { pid, display } => state.input_at_once(pid, &display),
+        Event::Reached { pid, display } => state.input_reaches(pid, &display),
         Event::Output { pid, display, changed_pct } => state.output_at_once(pid, &display, changed_pct),
         Event::Display { display, server } => state.open_display(&display, server),
         Event::Manager { display, manager } => state.set_manager(&display, manager),

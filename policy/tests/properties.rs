@@ -30,6 +30,7 @@ fn event() -> impl Strategy<Value = Event> {
     let kind = prop_oneof![Just(GivenKind::Inherited), Just(GivenKind::Lent)];
     prop_oneof![
         (pid(), display()).prop_map(|(pid, d)| Event::Input { pid, display: d.into() }),
+        (pid(), display()).prop_map(|(pid, d)| Event::Reached { pid, display: d.into() }),
         (pid(), display(), pct()).prop_map(|(pid, d, changed_pct)| Event::Output {
             pid,
             display: d.into(),

@@ -184,3 +184,25 @@ fn every_scenario_gives_the_actions_written_in_it() {
     }
     assert!(replayed >= 10, "only {replayed} scenarios found");
 }
+
+/// Edges that are reported after the input of the client that they lead from carry it on, and halve or raise nobody twice.
+#[test]
+fn input_travels_over_edges_that_come_after_it() {
+    let mut state = State::new(Settings::default()).unwrap();
+    let display = || ":0".into();
+    let set = |actions: &[Action]| -> Vec<(u32, u32)> {
+        let milli = |action: &Action| match action {
+            Action::Set { pid, rating } => Some((pid.tgid, rating.in_milli)),
+            Action::Clear { .. } => None,
+        };
+        actions.iter().filter_map(milli).collect()
+    };
+    let first = set(&step(&mut state, Event::Input { pid: 200.into(), display: display() }, 0));
+    assert_eq!(first.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [200]);
+    let edges = vec![Edge { from: 200.into(), to: 300.into(), count: 1 }];
+    assert!(set(&step(&mut state, Event::Edges(edges), 0)).is_empty());
+    let then = set(&step(&mut state, Event::Reached { pid: 200.into(), display: display() }, 0));
+    assert_eq!(then, [(300, first[0].1)], "who had none has all of it");
+    assert!(step(&mut state, Event::Reached { pid: 200.into(), display: display() }, 0).is_empty(), "and only once");
+    assert!(step(&mut state, Event::Reached { pid: 400.into(), display: display() }, 0).is_empty(), "nobody knows 400");
+}

@@ -154,8 +154,11 @@ static void record_edge(u32 from_tgid, u32 to_tgid)
 static void lend_rating(struct task_struct *p, struct task_ctx *tctx, const struct waker *waker)
 {
 	renew_budget(tctx, waker->indirect_ran_ns);
-	if (tctx->class > LL_CLASS_HUCIN && give_rating(p, waker->tgid, LL_RATING_LENT))
+	if (tctx->class > LL_CLASS_HUCIN && give_rating(p, waker->tgid, LL_RATING_LENT)) {
+		/* Not new input: it has what its waker has left. */
+		tctx->has_input = 1;
 		count(LL_STAT_lent);
+	}
 	refresh_rating(p, tctx);
 }
 
@@ -167,19 +170,14 @@ static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 
 	if (this_cpu_ctx()->runs_hub)
 		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
-	if (!is_tracking() || is_kthread(p))
-		return;
-	if (!find_waker(&waker)) {
-		if (tctx->rating_flags & LL_RATING_SELF)
-			wake_daemon(tctx, false);
-		return;
-	}
-	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
 	if (tctx->rating_flags & LL_RATING_SELF) {
-		wake_daemon(tctx, from && (from->flags & LL_RATING_HUB));
-		refresh_rating(p, tctx);
+		from = find_waker(&waker) ? bpf_map_lookup_elem(&ratings, &waker.tgid) : NULL;
+		wake_daemon(p, tctx, from && (from->flags & LL_RATING_HELPER));
 		return;
 	}
+	if (!is_tracking() || is_kthread(p) || !find_waker(&waker))
+		return;
+	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
 	if (waker.tgid != p->tgid && (from || is_huc_class(tctx->class) || after_hub_wake()))
 		record_edge(waker.tgid, p->tgid);
 	if (from && from->in_milli && !(from->flags & (LL_RATING_HUB | LL_RATING_SELF)))

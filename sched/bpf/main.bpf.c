@@ -54,7 +54,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 		return;
 	scale = cgroup_scale(tctx->cgroup_slot, tctx->class, now);
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
-	account_share(cctx, tctx->class, ran_ns);
+	account_share(cctx, tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
 	if (is_huc_class(tctx->class)) {
 		record_run(p, ran_ns);
 		spend_budget(tctx, ran_ns);
@@ -151,6 +151,12 @@ static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 /* Class OTHER's turn: those who have waited too long first. */
 static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 {
+	if (pinned_waiting(cctx, RESCUED)) {
+		/* Those of the whole machine may never come to an end. */
+		cctx->own_turn = !cctx->own_turn;
+		if (cctx->own_turn && scx_bpf_dsq_move_to_local(pinned_queue(cpu, LL_CLASS_OTHER), 0))
+			return true;
+	}
 	return take_rescued(cpu) || take_from_class(cpu, cctx, LL_CLASS_OTHER);
 }
 
@@ -195,10 +201,8 @@ static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct
 	cctx->class = tctx->class;
 	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	note_virtual_time(p, tctx, cctx, now);
-	if (tctx->class != LL_CLASS_OTHER) {
-		cctx->slice_end_ns = 0;
-		if (tctx->rating_flags & LL_RATING_SELF)
-			arm_slice_end(cpu, cctx, report_budget_ns, now);
+	if (tctx->class != LL_CLASS_OTHER && !tctx->rescued) {
+		arm_slice_end(cpu, cctx, slice_of(tctx), now);
 		return;
 	}
 	size_slices(cctx, now);
@@ -226,8 +230,6 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		if (tctx) {
 			charge(prev, tctx, cctx, now);
 			refresh_rating(prev, tctx);
-			/* Whom rescues let fall behind does not run until it has caught up with all others. */
-			catch_up_vtime(tctx);
 			prev_class = tctx->class;
 		}
 	}
@@ -255,16 +257,15 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now = scx_bpf_now();
-	bool in_turn;
 
 	if (!tctx)
 		return;
 	/* Who was rescued may be far ahead of its class: whoever wakes next must not be put there, too. */
-	in_turn = tctx->waiting_class != RESCUED;
+	tctx->rescued = tctx->waiting_class == RESCUED;
 	unmark_waiting(tctx);
 	tctx->charged_at_ns = now;
 	cctx->has_next = 0;
-	if (in_turn && tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
+	if (!tctx->rescued && tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
 		class_vtime[tctx->class] = tctx->vtime;
 	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
 		record_wait(p, now - tctx->wakeable_at_ns);
@@ -282,8 +283,11 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx, cctx, scx_bpf_now());
-	if (!runnable)
-		uncount_runnable(tctx);
+	if (runnable)
+		return;
+	/* The timer that rescues may have marked it while it was being taken. */
+	unmark_waiting(tctx);
+	uncount_runnable(tctx);
 }
 
 /* @p leaves its queue, or sleeps; who sleeps has been stopped just before, which says it all. */
@@ -337,8 +341,8 @@ void BPF_STRUCT_OPS(ll_exit_task, struct task_struct *p, struct scx_exit_task_ar
 		uncount_runnable(tctx);
 		return_budget(p, tctx);
 	}
-	/* Its first thread may end before the others. */
-	if (!p->signal->live.counter)
+	/* Its first thread may end before the others. Of a fork that failed there was only one. */
+	if (args->cancelled ? p->pid == p->tgid : !p->signal->live.counter)
 		forget_process(p->tgid);
 }
 

@@ -12,6 +12,9 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 	s32 victim;
 
 	refresh_rating(p, tctx);
+	/* Who is to run for having waited too long keeps that, unless it can go before. */
+	if (tctx->waiting_class == RESCUED && tctx->class != LL_CLASS_HUCIN)
+		return;
 	if (!is_huc_class(tctx->class) || !move_waiting(it, p, tctx, tctx->class, tctx->vtime))
 		return;
 	count(LL_STAT_reclassified);

@@ -94,11 +94,18 @@ static void restore_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu, u6
 	mark_waiting(tctx, class, pinned_cpu);
 }
 
+/* Where there are very many of a HuC class their slices are shorter, too: one round of other_round_ns. */
 static u64 slice_of(struct task_ctx *tctx)
 {
-	if (is_huc_class(tctx->class))
-		return ll_rated_slice(huc_slice_ns, tctx->slice_pm, slice_min_ns);
-	return other_slice_max_ns;
+	u64 slice, in_round;
+
+	if (!is_huc_class(tctx->class))
+		return other_slice_max_ns;
+	if (tctx->rating_flags & LL_RATING_SELF)
+		return report_budget_ns;
+	slice = ll_rated_slice(huc_slice_ns, tctx->slice_pm, slice_min_ns);
+	in_round = other_round_ns / (waiting[class_index(tctx->class)] / nr_online + 1);
+	return slice < in_round ? slice : in_round;
 }
 
 /*
@@ -143,8 +150,8 @@ static u64 rescued_vtime(const struct task_struct *p, u64 since_ns)
 }
 
 /*
- * Put @p into the queue of its class. Two kinds of tasks wait among those who have waited too long: the daemon, as the first of
- * them, and whoever ends, for what it holds is wanted by others, and without a process id it could not be rescued later.
+ * Put @p into the queue of its class. Two kinds of tasks wait among those who have waited too long: the daemon, when it wakes as the
+ * first of them, and whoever ends, for what it holds is wanted by others, and without a process id it could not be rescued later.
  */
 static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
@@ -153,7 +160,7 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 
 	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER) {
 		class = RESCUED;
-		vtime = rescued_vtime(p, now - overdue_after_ns / 2);
+		vtime = rescued_vtime(p, now - (tctx->wakeable_at_ns ? overdue_after_ns / 2 : rescue_after_ns));
 	} else if (is_exiting(p) && class != LL_CLASS_HUCIN) {
 		class = RESCUED;
 		vtime = rescued_vtime(p, now - rescue_after_ns);

@@ -129,7 +129,7 @@ static void renew_budget(struct task_ctx *tctx, u64 ran_ns)
  * The daemon wakes up: as HUCIN for as long as a report takes if a helper woke it, for a client waits that has just received
  * input and is not rated yet; for its own pass as the first of class OTHER.
  */
-static void wake_daemon(struct task_ctx *tctx, bool to_read_report)
+static void wake_daemon(struct task_struct *p, struct task_ctx *tctx, bool to_read_report)
 {
 	u64 now = scx_bpf_now();
 
@@ -140,6 +140,7 @@ static void wake_daemon(struct task_ctx *tctx, bool to_read_report)
 		tctx->indirect_ran_ns = 0;
 		report_read_at_ns = now;
 	}
+	refresh_rating(p, tctx);
 }
 
 static void publish_ratings(void)

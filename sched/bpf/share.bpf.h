@@ -58,7 +58,8 @@ static bool share_is_due(struct cpu_ctx *cctx)
 {
 	if (share_credit_ns >= (s64)slice_min_ns)
 		return true;
-	return cctx->share_credit_ns >= (s64)slice_min_ns && own_waiting(cctx, LL_CLASS_OTHER);
+	/* Who waits too long may be one that only a few CPUs can run, this among them. */
+	return cctx->share_credit_ns >= (s64)slice_min_ns && (own_waiting(cctx, LL_CLASS_OTHER) | waiting[RESCUED]);
 }
 
 #endif /* LIMELIGHT_SHARE_H */

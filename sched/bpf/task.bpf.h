@@ -24,7 +24,7 @@ struct task_ctx {
 	u32 weight_pm;
 	u32 rating_flags;	/* enum ll_rating_flags */
 	u32 has_input;		/* its rating came from input, too, when it was looked up */
-	u32 pad;
+	u32 rescued;		/* it runs because it had waited too long, out of class OTHER's share */
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
@@ -60,6 +60,8 @@ struct cpu_ctx {
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
 	u32 pinned_waiting[LL_NR_CLASSES];	/* tasks in the queues of this CPU alone */
 	u32 has_next;		/* a task was put straight behind the running one */
+	u32 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
+	u32 pad;
 	u32 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));

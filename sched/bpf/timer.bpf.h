@@ -140,7 +140,7 @@ static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 	u32 class, i;
 
 	bpf_for(i, 0, nr_llcs) {
-		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
 			overdue |= rescue_from(shared_queue(i, class), now);
 		if (head_vtime(rescue_queue(i), &since) && now > since + overdue_after_ns)
 			overdue = true;
@@ -148,11 +148,11 @@ static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 	bpf_for(i, 0, nr_cpus) {
 		if (nr_cpus == 1)
 			break;
-		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
 			if (own_waiting(cpu_ctx_of(i), class))
 				overdue |= rescue_from(pinned_queue(i, class), now);
 	}
-	share_now_pm = overdue ? SHARE_OVERDUE_PM : share_pm;
+	share_now_pm = overdue && share_pm < SHARE_OVERDUE_PM ? SHARE_OVERDUE_PM : share_pm;
 	bpf_timer_start(timer, rescue_period_ns, 0);
 	return 0;
 }
