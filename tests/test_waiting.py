@@ -45,7 +45,7 @@ def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
     spin = "chrt -f 40 taskset -c 0 sh -c 'while :; do :; done'"
     ended = guest.run(f"chrt -f 41 timeout -s KILL {PAST_THE_WATCHDOG_S} {spin}")
     assert ended.status == KILLED
-    assert guest.state() == "enabled"
+    assert guest.state() == "enabled", [line for line in guest.log().splitlines() if "failed to run" in line]
     assert guest.is_running(daemon)
     guest.check(f"kill {load}")
 
