@@ -23,10 +23,11 @@ const volatile u64 huc_slice_ns = 20000000;
 const volatile u64 indirect_budget_ns = 30000000;
 
 /*
- * What the daemon may use as HUCIN to have a report of new input take effect: up to 2.5 million instructions, most of them to read
- * the edges. Again no sooner than this, so that no flood of reports keeps it HUCIN.
+ * What the daemon may use as HUCIN to have a report of new input take effect: enough to rate the client, not to read the edges
+ * afterwards, which takes 2 million instructions that a program would start later. Again no sooner than this, so that no flood of
+ * reports keeps it HUCIN.
  */
-const volatile u64 report_budget_ns = 5000000;
+const volatile u64 report_budget_ns = 1500000;
 const volatile u64 report_period_ns = 50000000;
 
 /*
