@@ -34,8 +34,8 @@ enum ll_rating_flags {
 	LL_RATING_INHERITED = 1u << 1,	/* given by fork, by BPF: the daemon's next pass learns of it */
 	LL_RATING_LENT = 1u << 2,	/* given by BPF at a wake-up by a HUCIN process: likewise */
 	LL_RATING_SELF = 1u << 3,	/* the daemon: HUCIN for as long as a report takes, else the first of class OTHER */
-	LL_RATING_HELPER = 1u << 5,	/* a helper: what wakes the daemon to read a report */
 	LL_RATING_INDIRECT = 1u << 4,	/* by fork, by a wake-up or over the graph, not by what the person did to it */
+	LL_RATING_HELPER = 1u << 5,	/* a helper: what wakes the daemon to read a report */
 };
 
 enum ll_limits {
@@ -86,7 +86,7 @@ struct ll_publish_args {
  * Counters, one per CPU, summed by the daemon. X(name, description): this list is the only place that names them.
  */
 #define LL_STATS(X)                                                                                                     \
-	X(wakeups_direct, "wake-ups that went straight to an idle CPU")                                                 \
+	X(wakeups_direct, "wake-ups that went straight to an idle CPU, or to be the next on a busy one")                \
 	X(wakeups_preempting, "wake-ups that took the CPU from something less urgent")                                  \
 	X(wakeups_queued, "wake-ups that waited in a class queue")                                                      \
 	X(dispatched_hucin, "tasks of class HUCIN taken from their queue")                                              \
@@ -98,7 +98,8 @@ struct ll_publish_args {
 	X(edges_lost, "wake-ups not recorded because the edge map was full")                                            \
 	X(lent, "processes that became HuC because a HUCIN process woke them")                                          \
 	X(inherited, "processes that became HuC because a HuC process forked them")                                     \
-	X(reclassified, "waiting tasks moved to another queue because their rating changed")
+	X(reclassified, "waiting tasks moved to another queue because their rating changed")                            \
+	X(lent_for_lock, "tasks lent the class of a HuC task that waits for a lock they hold")
 
 enum ll_stat_id {
 #define LL_STAT_ID(name, desc) LL_STAT_##name,

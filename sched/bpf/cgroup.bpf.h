@@ -63,7 +63,8 @@ static void shift_active_weight(u32 slot, u32 class, s32 delta)
 	u32 before;
 	int level;
 
-	if (class >= LL_NR_CLASSES)
+	/* Most tasks of a small system are the root's; even a loop that ends at once costs a hundred instructions. */
+	if (class >= LL_NR_CLASSES || !slot)
 		return;
 	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
 		if (!slot)
@@ -91,21 +92,25 @@ static u32 slot_of(struct cgroup *cgrp)
 	return slot ? *slot : 0;
 }
 
-static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
-{
-	if (tctx->counted_class != LL_NR_CLASSES)
-		return;
-	tctx->counted_class = tctx->class;
-	tctx->counted_weight = p->scx.weight;
-	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, tctx->counted_weight);
-}
-
 static void uncount_runnable(struct task_ctx *tctx)
 {
 	if (tctx->counted_class == LL_NR_CLASSES)
 		return;
 	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, -(s32)tctx->counted_weight);
 	tctx->counted_class = LL_NR_CLASSES;
+}
+
+/* @p wants a CPU, or does so still, maybe with another class or weight. */
+static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 weight = p->scx.weight;
+
+	if (tctx->counted_class == tctx->class && tctx->counted_weight == weight)
+		return;
+	uncount_runnable(tctx);
+	tctx->counted_class = tctx->class;
+	tctx->counted_weight = weight;
+	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, tctx->counted_weight);
 }
 
 /* The scale of cgroup @slot for @class: from the cache, or from its ancestors downwards. */

@@ -44,7 +44,20 @@ struct {
 	__type(value, struct waker);
 } acting_for SEC(".maps");
 
-extern const void flush_to_ldisc __ksym __weak;
+/* Address of flush_to_ldisc, by which its work items are known; 0 where the kernel does not say. */
+u64 tty_work_func;
+
+/*
+ * Before the scheduler is attached. Not an extern __ksym: for that libbpf reads the whole of /proc/kallsyms, which was a third of the
+ * time that loading takes.
+ */
+SEC("syscall")
+int ll_find_symbols(void *args)
+{
+	static const char name[] = "flush_to_ldisc";
+
+	return bpf_kallsyms_lookup_name(name, sizeof(name), 0, &tty_work_func);
+}
 
 /*
  * Until when wake-ups are recorded although nobody serves the person yet. A key reaches its client, and the client its shell,
@@ -56,7 +69,15 @@ enum { HUB_WAKE_NS = 50000000 };
 
 static bool after_hub_wake(void)
 {
-	return scx_bpf_now() < hub_woke_until_ns;
+	u64 until = hub_woke_until_ns;
+
+	if (!until)
+		return false;
+	if (scx_bpf_now() < until)
+		return true;
+	/* Over: whoever asks next need not read the clock. Unless a hub has woken somebody meanwhile. */
+	__sync_val_compare_and_swap(&hub_woke_until_ns, until, 0);
+	return false;
 }
 
 static bool is_tracking(void)
@@ -66,7 +87,7 @@ static bool is_tracking(void)
 
 static bool is_tty_work(struct work_struct *work)
 {
-	return &flush_to_ldisc && (void *)work->func == &flush_to_ldisc;
+	return tty_work_func && (u64)work->func == tty_work_func;
 }
 
 static void describe_waker(struct task_struct *task, struct waker *waker)
@@ -112,7 +133,7 @@ int BPF_PROG(ll_execute_end, struct work_struct *work, void *function)
 	u32 worker = bpf_get_current_pid_tgid();
 
 	/* Not conditional on is_tracking(): an entry left behind would misattribute this worker's later wake-ups. */
-	if (&flush_to_ldisc && function == &flush_to_ldisc)
+	if (tty_work_func && (u64)function == tty_work_func)
 		bpf_map_delete_elem(&acting_for, &worker);
 	return 0;
 }

@@ -13,13 +13,16 @@
  * What it is bad at: machines with very many CPUs that all draw on one queue per cache (the queue's lock), and
  * telling apart the threads of one process: a rating is the whole process's.
  *
- * A task that begins to want a CPU passes ll_select_cpu, ll_enqueue or both; there is no ll_runnable, and who sleeps is done
- * with in ll_stopping: each callback costs a look-up, and these run at every wake-up of the machine.
+ * A task that begins to want a CPU passes ll_select_cpu, ll_enqueue or both; there is no ll_runnable. Who sleeps is done with
+ * in ll_stopping, and who is taken out of its queue for a change, of its nice value say, comes back through ll_enqueue, or from the CPU, and
+ * then through ll_running; there is no ll_quiescent: each callback costs a hundred instructions and more, and these run at every
+ * wake-up of the machine.
  *
  * rating.bpf.h   which class a task is in           edges.bpf.h   who wakes whom
  * queue.bpf.h    the queues                         cgroup.bpf.h  cpu.weight
  * place.bpf.h    idle CPU, victim or queue          share.bpf.h   the guaranteed share
  * timer.bpf.h    ends of slices, long waits         publish.bpf.h  new ratings take effect
+ * locks.bpf.h    who holds what a HuC task waits for
  * math/          the arithmetic, tested on the host
  */
 #include <scx/common.bpf.h>
@@ -43,6 +46,7 @@ enum { LL_MAX_CPUS = 1024 };
 #include "place.bpf.h"
 #include "timer.bpf.h"
 #include "publish.bpf.h"
+#include "locks.bpf.h"
 
 /* Charge @p for what it has run since it was last charged. */
 static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
@@ -55,9 +59,13 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 	scale = cgroup_scale(tctx->cgroup_slot, tctx->class, now);
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
 	account_share(cctx, tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
-	if (is_huc_class(tctx->class)) {
-		record_run(p, ran_ns);
+	if (tctx->lock_class < LL_NR_CLASSES) {
+		spend_lock_budget(tctx, ran_ns);
+	} else if (is_huc_class(tctx->class)) {
+		record_stint(p, tctx, ran_ns);
 		spend_budget(tctx, ran_ns);
+	} else if (is_kthread(p)) {
+		tctx->indirect_ran_ns += ran_ns;
 	}
 }
 
@@ -66,10 +74,14 @@ static void becomes_runnable(struct task_struct *p, struct task_ctx *tctx, bool 
 {
 	refresh_rating(p, tctx);
 	if (woken) {
+		if (tctx->blocked_on)
+			leave_lock(p, tctx);
+		if (is_kthread(p))
+			tctx->indirect_ran_ns = 0;
 		note_wakeup(p, tctx);
 		tctx->wakeable_at_ns = scx_bpf_now();
 	}
-	catch_up_vtime(tctx);
+	catch_up_vtime(p, tctx, woken);
 	count_runnable(p, tctx);
 }
 
@@ -77,12 +89,21 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 	bool idle = false;
-	s32 cpu, victim;
+	s32 cpu = bpf_get_smp_processor_id(), victim;
 
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (!tctx)
-		return cpu;
+		return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	becomes_runnable(p, tctx, !(wake_flags & SCX_WAKE_FORK));
+	if ((wake_flags & SCX_WAKE_SYNC) && follows_waker(p, tctx, cpu, prev_cpu)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, 0);
+		end_slice_in(cpu, cpu_ctx_of(cpu), HANDS_OVER_WAIT_NS, tctx->wakeable_at_ns);
+		count(LL_STAT_wakeups_direct);
+		return cpu;
+	}
+	cpu = prev_cpu;
+	/* With no CPU idle there is nothing to choose from, and the kernel would take a while to find that out. */
+	if (!all_busy())
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), 0);
 		count(LL_STAT_wakeups_direct);
@@ -107,6 +128,8 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_min_ns, enq_flags);
 		return;
 	}
+	/* It may come from a queue, out of which it was taken to be changed. */
+	unmark_waiting(tctx);
 	becomes_runnable(p, tctx, wakes && !(enq_flags & SCX_ENQ_CPU_SELECTED));
 	if (tctx->class == LL_CLASS_KTHREAD) {
 		if (cctx->class > LL_CLASS_KTHREAD)
@@ -114,7 +137,7 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
 		return;
 	}
-	if (is_idle(cctx, cpu) || (wakes && runs_next(p, tctx, cctx))) {
+	if (is_idle(cctx, cpu) || (wakes && runs_next(p, tctx, cpu, cctx))) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
 		count(LL_STAT_wakeups_direct);
 		return;
@@ -145,7 +168,9 @@ static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 		return false;
 	if (pinned_waiting(cctx, class) && head_vtime(pinned_queue(cpu, class), &head) && !ll_vtime_before(tctx->vtime, head))
 		return false;
-	return !head_vtime(shared_queue(llc_of(cpu), class), &head) || ll_vtime_before(tctx->vtime, head);
+	if (head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	return !looks_far(cctx) || !queue_behind(cpu, class, tctx->vtime);
 }
 
 /* Class OTHER's turn: those who have waited too long first. */
@@ -172,18 +197,18 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
 			return true;
 		}
-		/* It waits for another CPU: looking again before the next millisecond would only burn time. */
-		cctx->no_huc_until_ns = now + 1000000;
+		/* It waits for another CPU: looking again at once would only burn time. */
+		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
 	}
 	return false;
 }
 
-/* The slices of class OTHER tasks: shorter, the more of them wait. Good for a millisecond. */
+/* The slices of class OTHER tasks: shorter, the more of them wait. Good for LOOK_AGAIN_NS. */
 static void size_slices(struct cpu_ctx *cctx, u64 now)
 {
 	u64 queued;
 
-	if (now - cctx->slice_at_ns < 1000000)
+	if (now - cctx->slice_at_ns < LOOK_AGAIN_NS)
 		return;
 	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER) +
 		 pinned_waiting(cctx, RESCUED);
@@ -195,6 +220,7 @@ static void size_slices(struct cpu_ctx *cctx, u64 now)
 /* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
 static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
+	bool overtook = cctx->claim && cctx->claim - 1 < tctx->class && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 	u64 slice;
 
 	cctx->claim = 0;
@@ -206,8 +232,9 @@ static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct
 		return;
 	}
 	size_slices(cctx, now);
-	slice = cctx->other_slice_ns;
-	if (tracking && more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+	slice = overtook ? 1000 : cctx->other_slice_ns;
+	/* Not only while somebody is at the desk: hubs are HUCIN always. */
+	if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
 		slice = share_is_due(cctx) ? cctx->share_slice_ns : 1000;
 	arm_slice_end(cpu, cctx, slice, now);
 }
@@ -225,6 +252,8 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 	u32 prev_class = LL_NR_CLASSES;
 	u64 now = scx_bpf_now();
 
+	if (cctx->raise_pid)
+		raise_holder(cctx);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		tctx = task_ctx_of(prev);
 		if (tctx) {
@@ -251,6 +280,12 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 	occupy(prev, tctx, cpu, cctx, now);
 }
 
+/* How long @tctx has waited since it was woken; at least 1, and the waker's clock may have been a little ahead of ours. */
+static u64 waited_ns(const struct task_ctx *tctx, u64 now)
+{
+	return now > tctx->wakeable_at_ns ? now - tctx->wakeable_at_ns : 1;
+}
+
 void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -261,14 +296,19 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	if (!tctx)
 		return;
 	/* Who was rescued may be far ahead of its class: whoever wakes next must not be put there, too. */
-	tctx->rescued = tctx->waiting_class == RESCUED;
+	tctx->rescued = waiting_class(tctx) == RESCUED;
 	unmark_waiting(tctx);
+	refresh_rating(p, tctx);
+	/* Who was changed while it ran has been through ll_stopping, and comes here without ll_enqueue. */
+	count_runnable(p, tctx);
 	tctx->charged_at_ns = now;
 	cctx->has_next = 0;
+	cctx->hands_over = tctx->handed_over;
+	cctx->woke_sync_at_ns = 0;
 	if (!tctx->rescued && tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
 		class_vtime[tctx->class] = tctx->vtime;
-	if (tctx->wakeable_at_ns && is_huc_class(tctx->class))
-		record_wait(p, now - tctx->wakeable_at_ns);
+	/* Recorded when it stops: here it would make it wait. */
+	tctx->waited_ns = tctx->wakeable_at_ns && is_huc_class(tctx->class) ? waited_ns(tctx, now) : 0;
 	tctx->wakeable_at_ns = 0;
 	occupy(p, tctx, cpu, cctx, now);
 }
@@ -276,28 +316,29 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	struct cpu_ctx *cctx = this_cpu_ctx();
+	struct cpu_ctx *cctx = cpu_ctx_of(scx_bpf_task_cpu(p));	/* not always this one: another may change its nice value */
+	u64 now = scx_bpf_now();
 
 	cctx->class = LL_NR_CLASSES;
 	cctx->runs_hub = 0;
 	if (!tctx)
 		return;
-	charge(p, tctx, cctx, scx_bpf_now());
+	charge(p, tctx, cctx, now);
+	note_handover(tctx, cctx, !runnable, now);
 	if (runnable)
 		return;
+	if (tctx->blocked_on && is_huc_class(tctx->class))
+		lend_to_holder(p, tctx);
 	/* The timer that rescues may have marked it while it was being taken. */
 	unmark_waiting(tctx);
 	uncount_runnable(tctx);
 }
 
-/* @p leaves its queue, or sleeps; who sleeps has been stopped just before, which says it all. */
-void BPF_STRUCT_OPS(ll_quiescent, struct task_struct *p, u64 deq_flags)
+/* @p leaves us: it ends, or gets a class above ours. */
+void BPF_STRUCT_OPS(ll_disable, struct task_struct *p)
 {
-	struct task_ctx *tctx;
+	struct task_ctx *tctx = task_ctx_of(p);
 
-	if (deq_flags & SCX_DEQ_SLEEP)
-		return;
-	tctx = task_ctx_of(p);
 	if (!tctx)
 		return;
 	unmark_waiting(tctx);
@@ -321,11 +362,11 @@ s32 BPF_STRUCT_OPS(ll_init_task, struct task_struct *p, struct scx_init_task_arg
 	if (!tctx)
 		return -ENOMEM;
 	tctx->class = LL_CLASS_OTHER;
+	tctx->lock_class = LL_NR_CLASSES;
 	tctx->vtime = class_vtime[LL_CLASS_OTHER];
 	tctx->weight_pm = 1000;
 	tctx->counted_class = LL_NR_CLASSES;
-	tctx->waiting_class = LL_NR_CLASSES;
-	tctx->waiting_cpu = LL_MAX_CPUS;
+	tctx->waits = WAITS_NOT;
 	tctx->cgroup_slot = slot_of(args->cgroup);
 	if (args->fork)
 		inherit_rating(p, tctx);
@@ -336,11 +377,8 @@ void BPF_STRUCT_OPS(ll_exit_task, struct task_struct *p, struct scx_exit_task_ar
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 
-	if (tctx) {
-		unmark_waiting(tctx);
-		uncount_runnable(tctx);
+	if (tctx)
 		return_budget(p, tctx);
-	}
 	/* Its first thread may end before the others. Of a fork that failed there was only one. */
 	if (args->cancelled ? p->pid == p->tgid : !p->signal->live.counter)
 		forget_process(p->tgid);
@@ -390,7 +428,7 @@ SCX_OPS_DEFINE(limelight_ops,
 	       .dispatch		= (void *)ll_dispatch,
 	       .running			= (void *)ll_running,
 	       .stopping		= (void *)ll_stopping,
-	       .quiescent		= (void *)ll_quiescent,
+	       .disable			= (void *)ll_disable,
 	       .cpu_release		= (void *)ll_cpu_release,
 	       .init_task		= (void *)ll_init_task,
 	       .exit_task		= (void *)ll_exit_task,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a task that wakes up runs: an idle CPU that shares a cache, else a CPU that runs something less urgent, else its
- * queue. The idle CPU is the kernel's choice (scx_bpf_select_cpu_dfl knows SMT, caches and nodes); the victim is ours.
+ * Where a task that wakes up runs: straight behind a waker that hands over to it, else an idle CPU that shares a cache, else a CPU that
+ * runs something less urgent, else its queue. The idle CPU is the kernel's choice (scx_bpf_select_cpu_dfl knows SMT, caches and nodes);
+ * the victim is ours.
  */
 #ifndef LIMELIGHT_PLACE_H
 #define LIMELIGHT_PLACE_H
@@ -11,7 +12,14 @@ static void note_virtual_time(const struct task_struct *p, const struct task_ctx
 {
 	cctx->vtime = tctx->vtime;
 	cctx->running_since_ns = now;
-	cctx->vtime_rate_pm = ll_vtime_rate_pm(p->scx.weight, tctx->weight_pm);
+	cctx->weight = p->scx.weight;
+	cctx->weight_pm = tctx->weight_pm;
+}
+
+/* How fast the virtual time of what runs on @cctx passes, in thousandths. Computed when asked for, which is less often than who runs changes. */
+static u32 vtime_rate_pm(const struct cpu_ctx *cctx)
+{
+	return ll_vtime_rate_pm(cctx->weight, cctx->weight_pm);
 }
 
 /* Virtual time of what runs on @cctx, estimated at @now. Cgroups are left out. */
@@ -20,7 +28,7 @@ static u64 running_vtime(const struct cpu_ctx *cctx, u64 now)
 	s64 ran_ns = now - cctx->running_since_ns;
 
 	/* It may have only just started there, by a clock a little ahead of ours. */
-	return cctx->vtime + (ran_ns > 0 ? ran_ns : 0) * cctx->vtime_rate_pm / 1000;
+	return cctx->vtime + (ran_ns > 0 ? ran_ns : 0) * vtime_rate_pm(cctx) / 1000;
 }
 
 /*
@@ -77,6 +85,16 @@ static s32 pick_victim(struct task_struct *p, struct task_ctx *tctx, s32 prev_cp
 	return fallback >= 0 && try_victim(p, tctx, fallback) ? fallback : -1;
 }
 
+/* Is no CPU idle? One that has just found nothing to run, but has not said so yet, is missed, as by the kernel's own search. */
+static bool all_busy(void)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	bool busy = bpf_cpumask_empty(idle);
+
+	scx_bpf_put_idle_cpumask(idle);
+	return busy;
+}
+
 /* Is @cpu idle? Then it is ours from now on. */
 static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
 {
@@ -84,18 +102,86 @@ static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
 }
 
 /*
- * Would @p, which wakes up, be the next to run on the only CPU it may use? Then it need not go through a queue. Only while nobody is
- * at the desk: what is behind the running task cannot be overtaken, except by what preempts. No more than one at a time,
- * and none that is ahead of its class by more than a slice.
+ * Virtual time of the first in @cpu's queue of class OTHER; false where there is none, for who waits elsewhere only may be waiting
+ * for this CPU to look there. Good for LOOK_AGAIN_NS: one that comes in that time with an earlier one waits no longer for it.
  */
-static bool runs_next(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+static bool first_waiting(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 *vtime)
+{
+	if (now - cctx->head_at_ns >= LOOK_AGAIN_NS) {
+		if (!head_vtime(shared_queue(llc_of(cpu), LL_CLASS_OTHER), &cctx->head_vtime))
+			return false;
+		cctx->head_at_ns = now;
+	}
+	*vtime = cctx->head_vtime;
+	return true;
+}
+
+/* Is nobody at the desk, and does nobody but class OTHER's own queue want @cctx, where a task of that class runs? */
+static bool is_others_own(struct cpu_ctx *cctx)
 {
 	u32 class = LL_CLASS_OTHER;
 
-	if (tracking || tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p)))
+	return !tracking && cctx->class == class && !(waiting[RESCUED] | own_waiting(cctx, class)) &&
+	       !more_urgent_waits(cctx, class);
+}
+
+/*
+ * A task hands over when it wakes up another and sleeps at once, time after time, as the two ends of a pipe do that pass one message to and
+ * fro. Waking it on an idle CPU would gain nothing: one of the two sleeps always, and what the interrupt and the end of idleness cost
+ * (some 10 us, more on deep idle states) is longer than the waker still runs. The kernel's hint alone (WF_SYNC) says too little: every
+ * writer to a pipe or socket gives it. Who was expected to hand over and computes instead makes way after HANDS_OVER_WAIT_NS: nobody else can
+ * take who waits behind it.
+ */
+enum { HANDS_OVER_NS = 20000, HANDS_OVER_TIMES = 8, HANDS_OVER_WAIT_NS = 1000000 };
+
+/* The running task of @cctx stops: has it, if it woke up another and said that it would sleep, done so at once? */
+static void note_handover(struct task_ctx *tctx, const struct cpu_ctx *cctx, bool sleeps, u64 now)
+{
+	if (!cctx->woke_sync_at_ns)
+		return;
+	if (!sleeps || now - cctx->woke_sync_at_ns > HANDS_OVER_NS)
+		tctx->handed_over = 0;
+	else if (tctx->handed_over < HANDS_OVER_TIMES)
+		tctx->handed_over++;
+}
+
+/*
+ * Does @p, last on @prev_cpu, run on this CPU next, because the task that runs here and wakes it up hands over? Only while nobody is at the
+ * desk and nobody waits, so that there is nobody whom it could overtake. Should it not be allowed here any more, the kernel chooses.
+ */
+static bool follows_waker(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 prev_cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (cctx->class != LL_CLASS_OTHER || !bpf_in_task())
 		return false;
-	if ((waiting[class] | waiting[RESCUED] | pinned_waiting(cctx, class)) ||
-	    ll_vtime_before(class_vtime[class] + other_slice_min_ns, tctx->vtime))
+	cctx->woke_sync_at_ns = tctx->wakeable_at_ns;
+	if (cctx->hands_over < HANDS_OVER_TIMES || tracking || cctx->has_next || tctx->class != LL_CLASS_OTHER || anyone_waits(cctx))
+		return false;
+	if (cpu != prev_cpu && !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return false;
+	cctx->has_next = 1;
+	return true;
+}
+
+/*
+ * Would @p, which the running task wakes up, be among the next to run on the only CPU it may use? Then it need not go through a queue:
+ * it runs after its waker, while what that has sent it is still in the caches, and less of that piles up. Only while nobody
+ * is at the desk and no HuC task waits: what is behind the running task cannot be overtaken, except by what preempts. One
+ * at a time, and one more for each that preempts; none that is ahead of the first in the queue, or of its class, by more than a slice.
+ */
+static bool runs_next(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 class = LL_CLASS_OTHER;
+	u64 limit = class_vtime[class];
+
+	if (tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p)) || !is_others_own(cctx))
+		return false;
+	if (cpu != bpf_get_smp_processor_id() || !bpf_in_task())
+		return false;
+	if (waiting[class] && !first_waiting(cpu, cctx, tctx->wakeable_at_ns, &limit))
+		return false;
+	if (ll_vtime_before(limit + other_slice_min_ns, tctx->vtime))
 		return false;
 	cctx->has_next = 1;
 	return true;
@@ -106,7 +192,7 @@ static void kick_idle_cpu(struct task_struct *p)
 {
 	s32 cpu;
 
-	if (nr_cpus == 1 || is_pinned(p))
+	if (nr_cpus == 1 || is_pinned(p) || all_busy())
 		return;
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)

@@ -13,9 +13,9 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 
 	refresh_rating(p, tctx);
 	/* Who is to run for having waited too long keeps that, unless it can go before. */
-	if (tctx->waiting_class == RESCUED && tctx->class != LL_CLASS_HUCIN)
+	if (waiting_class(tctx) == RESCUED && tctx->class != LL_CLASS_HUCIN && tctx->lock_class >= LL_NR_CLASSES)
 		return;
-	if (!is_huc_class(tctx->class) || !move_waiting(it, p, tctx, tctx->class, tctx->vtime))
+	if (!is_huc_class(tctx->class) || waiting_class(tctx) == tctx->class || !move_waiting(it, p, tctx, tctx->class, tctx->vtime))
 		return;
 	count(LL_STAT_reclassified);
 	victim = pick_victim(p, tctx, scx_bpf_task_cpu(p));
@@ -23,7 +23,8 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }
 
-static void requeue_process(u64 queue, u32 tgid)
+/* The tasks of process @tgid in @queue, or where @pid is not 0 that one only, change queue if their class has changed. */
+static void requeue_process(u64 queue, u32 tgid, u32 pid)
 {
 	struct task_struct *p;
 	struct task_ctx *tctx;
@@ -32,15 +33,13 @@ static void requeue_process(u64 queue, u32 tgid)
 		return;
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, queue, 0) {
-		if (p->tgid != tgid)
-			continue;
-		p = bpf_task_from_pid(p->pid);
-		if (!p)
+		if (p->tgid != tgid || (pid && p->pid != pid))
 			continue;
 		tctx = task_ctx_of(p);
 		if (tctx)
 			requeue(BPF_FOR_EACH_ITER, p, tctx);
-		bpf_task_release(p);
+		if (pid)
+			break;
 	}
 	bpf_rcu_read_unlock();
 }
@@ -56,12 +55,12 @@ int ll_publish(struct ll_publish_args *args)
 		return 0;
 	bpf_for(i, 0, nr_llcs) {
 		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
-			requeue_process(shared_queue(i, class), tgid);
-		requeue_process(rescue_queue(i), tgid);
+			requeue_process(shared_queue(i, class), tgid, 0);
+		requeue_process(rescue_queue(i), tgid, 0);
 	}
 	bpf_for(i, 0, nr_cpus)
 		bpf_for(class, LL_CLASS_HUCOUT, LL_NR_CLASSES)
-			requeue_process(pinned_queue(i, class), tgid);
+			requeue_process(pinned_queue(i, class), tgid, 0);
 	return 0;
 }
 

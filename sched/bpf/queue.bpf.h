@@ -6,6 +6,9 @@
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
 
+/* Two slices and more: below that it is not worth another cache. */
+enum { MIGRATE_LAG_NS = 20000000 };
+
 static u64 shared_queue(u32 llc, u32 class)
 {
 	return 0x10000 | (llc << 4) | class;
@@ -52,46 +55,79 @@ static s32 create_queues(void)
 	return err;
 }
 
+/*
+ * As what a task is counted among those that wait, in one word that changes at once: its class or RESCUED, the CPU where that is a queue of one
+ * CPU, and a number that each change counts up, by which who moves a task sees that it was taken or queued anew meanwhile. Of the
+ * number there are 2^18: a mover would have to be off its CPU for so many changes of one task to be mistaken.
+ */
+enum {
+	WAITS_CLASS = 3,
+	WAITS_NOT = 4,
+	WAITS_CPU_SHIFT = 3,
+	WAITS_CPU = 2047,
+	WAITS_NR = 1 << 14,
+};
+
+static u32 waits_next(u32 waits, u32 class, u32 cpu)
+{
+	return ((waits & -(u32)WAITS_NR) + WAITS_NR) | (cpu & WAITS_CPU) << WAITS_CPU_SHIFT | class;
+}
+
+/* The class, or RESCUED, under which the task of @tctx is counted as waiting; LL_NR_CLASSES where it is not. */
+static u32 waiting_class(const struct task_ctx *tctx)
+{
+	u32 waits = tctx->waits;
+
+	return waits & WAITS_NOT ? LL_NR_CLASSES : waits & WAITS_CLASS;
+}
+
+/* The CPU in whose own queue the task of @waits is, or was last; LL_MAX_CPUS for a shared one. */
+static u32 waiting_cpu(u32 waits)
+{
+	return waits >> WAITS_CPU_SHIFT & WAITS_CPU;
+}
+
+static void count_waiting(u32 waits, s32 by)
+{
+	u32 class = class_index(waits & WAITS_CLASS), cpu = waiting_cpu(waits);
+
+	if (cpu < LL_MAX_CPUS)
+		__sync_fetch_and_add(&cpu_ctx_of(cpu)->pinned_waiting[class], by);
+	else
+		__sync_fetch_and_add(&waiting[class], by);
+}
+
+/* @tctx, which is not marked as waiting, is put into a queue now. */
 static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu)
 {
-	tctx->waiting_class = class;
-	tctx->waiting_cpu = pinned_cpu;
-	if (class >= LL_NR_CLASSES)
-		return;
-	if (pinned_cpu < LL_MAX_CPUS)
-		__sync_fetch_and_add(&cpu_ctx_of(pinned_cpu)->pinned_waiting[class], 1);
-	else
-		__sync_fetch_and_add(&waiting[class], 1);
+	u32 waits = waits_next(tctx->waits, class, pinned_cpu);
+
+	count_waiting(waits, 1);
+	tctx->waits = waits;
 }
 
-/* The exchange makes sure that of two callers, a CPU that takes the task and ll_publish, one counts down. */
+/* @tctx runs, or is taken out of its queue. From here on nobody who wants to move it does so. */
 static void unmark_waiting(struct task_ctx *tctx)
 {
-	u32 class, cpu = tctx->waiting_cpu;
+	u32 waits;
 
 	tctx->queued_at_ns = 0;
-	if (tctx->waiting_class >= LL_NR_CLASSES)
+	if (tctx->waits & WAITS_NOT)
 		return;
-	class = __sync_lock_test_and_set(&tctx->waiting_class, LL_NR_CLASSES);
-	if (class >= LL_NR_CLASSES)
-		return;
-	if (cpu < LL_MAX_CPUS)
-		__sync_fetch_and_sub(&cpu_ctx_of(cpu)->pinned_waiting[class], 1);
-	else
-		__sync_fetch_and_sub(&waiting[class], 1);
+	waits = __sync_fetch_and_or(&tctx->waits, WAITS_NOT);
+	if (!(waits & WAITS_NOT))
+		count_waiting(waits, -1);
 }
 
-/*
- * A task that waited as this says could not be moved. Either a CPU has taken it, and ll_running() unmarks it or has done so; or
- * it is where it was. Should it have run and be queued anew by now, that mark is another's to keep.
- */
-static void restore_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu, u64 queued_at_ns)
+/* Have @tctx be counted as @to rather than as @from; false where it is not @from any more. */
+static bool change_waiting(struct task_ctx *tctx, u32 from, u32 to)
 {
-	if (tctx->queued_at_ns != queued_at_ns)
-		return;
-	unmark_waiting(tctx);
-	tctx->queued_at_ns = queued_at_ns;
-	mark_waiting(tctx, class, pinned_cpu);
+	bool changed;
+
+	count_waiting(to, 1);
+	changed = __sync_val_compare_and_swap(&tctx->waits, from, to) == from;
+	count_waiting(changed ? from : to, -1);
+	return changed;
 }
 
 /* Where there are very many of a HuC class their slices are shorter, too: one round of other_round_ns. */
@@ -115,30 +151,62 @@ static u64 slice_of(struct task_ctx *tctx)
 static bool move_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u32 class, u64 vtime)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	u64 queued_at_ns = tctx->queued_at_ns;
-	u32 old_class = tctx->waiting_class, old_cpu = tctx->waiting_cpu;
+	u32 from = tctx->waits, to = waits_next(from, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
 
-	unmark_waiting(tctx);
-	tctx->queued_at_ns = queued_at_ns;
-	mark_waiting(tctx, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
+	/* Of several that want to move it, one has it from here on. */
+	if ((from & WAITS_NOT) || !change_waiting(tctx, from, to))
+		return false;
 	scx_bpf_dsq_move_set_slice(it, slice_of(tctx));
 	scx_bpf_dsq_move_set_vtime(it, vtime);
 	if (scx_bpf_dsq_move_vtime(it, p, queue_of(p, class, cpu), 0))
 		return true;
-	restore_waiting(tctx, old_class, old_cpu, queued_at_ns);
+	/* It is where it was, or a CPU has taken it and unmarks it in ll_running(), if it has not done so. */
+	change_waiting(tctx, to, from);
 	return false;
+}
+
+/* Virtual time of the first in @queue; false where it is empty. */
+static bool head_vtime(u64 queue, u64 *vtime)
+{
+	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(queue);
+
+	if (!head)
+		return false;
+	*vtime = head->scx.dsq_vtime;
+	return true;
+}
+
+/*
+ * As catch_up_vtime(), for @p that only one CPU can run. What waits there may have fallen behind the class for good, where other CPUs have less
+ * to do: it keeps that, by which it has this CPU, and who comes to it begins where the first of them stands and not behind them all.
+ */
+static void catch_up_pinned(const struct task_struct *p, struct task_ctx *tctx, u32 class, bool woken)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 clock = class_vtime[class_index(class)], first = clock;
+	bool comes = waiting_cpu(tctx->waits) != cpu;
+
+	if (pinned_waiting(cctx, class) && !pinned_waiting(cctx, RESCUED))
+		head_vtime(pinned_queue(cpu, class), &first);
+	if (ll_vtime_before(clock, first))
+		first = clock;
+	if ((woken && ll_vtime_before(tctx->vtime, first)) || (comes && ll_vtime_before(first, tctx->vtime)))
+		tctx->vtime = first;
 }
 
 /*
  * "Use it or lose it": a task that slept does not come back with virtual time saved up. The daemon always comes back with
  * some: it has to learn of new input soon, but whoever serves the person goes first.
  */
-static void catch_up_vtime(struct task_ctx *tctx)
+static void catch_up_vtime(const struct task_struct *p, struct task_ctx *tctx, bool woken)
 {
 	u32 class = tctx->class;
 
 	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER)
 		tctx->vtime = class_vtime[LL_CLASS_OTHER] - other_period_ns;
+	else if (class < LL_NR_CLASSES && is_pinned(p))
+		catch_up_pinned(p, tctx, class, woken);
 	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
 		tctx->vtime = class_vtime[class];
 }
@@ -150,37 +218,75 @@ static u64 rescued_vtime(const struct task_struct *p, u64 since_ns)
 }
 
 /*
- * Put @p into the queue of its class. Two kinds of tasks wait among those who have waited too long: the daemon, when it wakes as the
- * first of them, and whoever ends, for what it holds is wanted by others, and without a process id it could not be rescued later.
+ * Does @p go before its class? Whoever ends does, for what it holds is wanted by others, and without a process id it could not be rescued
+ * later. So does, for a while after each wake-up and while somebody is at the desk, a kernel thread of class OTHER: what khugepaged
+ * does in 24 ms with the locks of somebody's memory it would hold these for seconds for, by its weight beside ten busy processes.
  */
+static bool goes_before_class(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	if (tctx->class == LL_CLASS_HUCIN)
+		return false;
+	if (is_exiting(p))
+		return true;
+	/* For the person's sake: with nobody at the desk it goes by its weight, and at the first key after a pause locks.bpf.h has to do. */
+	if (!tracking || tctx->class != LL_CLASS_OTHER || !is_kthread(p) || tctx->indirect_ran_ns >= kthread_budget_ns)
+		return false;
+	/* Not where HuC tasks leave nothing but the guaranteed share: that is for everybody. */
+	return share_credit_ns < -2 * (s64)slice_min_ns;
+}
+
+/* Put @p into the queue of its class, or among those who have waited too long: who goes before it, and the daemon as one of the first. */
 static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	u64 now = scx_bpf_now(), vtime = tctx->vtime;
 	u32 class = tctx->class;
+	bool is_daemon = (tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER;
 
-	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER) {
+	if (is_daemon || goes_before_class(p, tctx)) {
 		class = RESCUED;
-		vtime = rescued_vtime(p, now - (tctx->wakeable_at_ns ? overdue_after_ns / 2 : rescue_after_ns));
-	} else if (is_exiting(p) && class != LL_CLASS_HUCIN) {
-		class = RESCUED;
-		vtime = rescued_vtime(p, now - rescue_after_ns);
+		vtime = rescued_vtime(p, now - (is_daemon && tctx->wakeable_at_ns ? overdue_after_ns / 2 : rescue_after_ns));
 	}
-	unmark_waiting(tctx);
 	tctx->queued_at_ns = now;
 	mark_waiting(tctx, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
 	scx_bpf_dsq_insert_vtime(p, queue_of(p, class, cpu), slice_of(tctx), vtime, enq_flags);
 	count(LL_STAT_wakeups_queued);
 }
 
-/* Virtual time at the head of @queue, or ~0 if it is empty. */
-static bool head_vtime(u64 queue, u64 *vtime)
+/* Is it time for @cctx to look at other caches' queues? Once in LOOK_AGAIN_NS a task may be taken from there. */
+static bool looks_far(const struct cpu_ctx *cctx)
 {
-	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(queue);
+	return nr_llcs > 1 && scx_bpf_now() - cctx->far_at_ns >= LOOK_AGAIN_NS;
+}
 
-	if (!head)
+/*
+ * The queue of another cache whose first task is more than MIGRATE_LAG_NS of virtual time before @vtime, or 0: where the CPUs of a cache have
+ * less to do than those of another, the tasks of that one would fall behind for good.
+ */
+static u64 queue_behind(s32 cpu, u32 class, u64 vtime)
+{
+	u64 first = vtime - MIGRATE_LAG_NS, head, queue = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_llcs) {
+		if (i == llc_of(cpu) || !head_vtime(shared_queue(i, class), &head) || !ll_vtime_before(head, first))
+			continue;
+		first = head;
+		queue = shared_queue(i, class);
+	}
+	return queue;
+}
+
+/* Take the first of another cache's queue, if it has fallen behind those of this one. */
+static bool take_from_behind(s32 cpu, struct cpu_ctx *cctx, u32 class)
+{
+	u64 vtime = class_vtime[class_index(class)], queue;
+
+	head_vtime(shared_queue(llc_of(cpu), class), &vtime);
+	queue = queue_behind(cpu, class, vtime);
+	if (!queue)
 		return false;
-	*vtime = head->scx.dsq_vtime;
-	return true;
+	cctx->far_at_ns = scx_bpf_now();
+	return scx_bpf_dsq_move_to_local(queue, 0);
 }
 
 /* Take the next task of @class that @cpu may run. */
@@ -189,6 +295,8 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
 	u32 i;
 
+	if (looks_far(cctx) && take_from_behind(cpu, cctx, class))
+		return true;
 	if (own_waiting(cctx, class) && head_vtime(own, &own_vtime)) {
 		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
 			if (scx_bpf_dsq_move_to_local(own, 0))
@@ -205,6 +313,27 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 				return true;
 	}
 	return false;
+}
+
+/*
+ * Outside of a dispatch: have the first that waits for class OTHER preempt what runs on this CPU, @cpu. False where it may not run here,
+ * another CPU was faster, or the running task has to be told by a kick: older kernels move the other one and no more.
+ */
+static bool preempt_by_first(s32 cpu)
+{
+	struct task_struct *current = bpf_get_current_task_btf(), *p;
+	bool told = current->scx.slice, moved = false;
+
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, shared_queue(llc_of(cpu), LL_CLASS_OTHER), 0) {
+		moved = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, SCX_ENQ_PREEMPT);
+		break;
+	}
+	bpf_rcu_read_unlock();
+	if (moved)
+		count(LL_STAT_dispatched_other);
+	return moved && told && !current->scx.slice;
 }
 
 /* Take a task that has waited too long, of any cache: this CPU may be the only one that gets at it. */

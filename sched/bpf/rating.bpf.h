@@ -59,6 +59,8 @@ static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx
 /* Moving to another class means another clock: start there as a task that just woke up. */
 static void enter_class(struct task_ctx *tctx, u32 class)
 {
+	if (tctx->lock_class < class)
+		class = tctx->lock_class;
 	if (tctx->class == class || class >= LL_NR_CLASSES)
 		return;
 	tctx->class = class;
@@ -74,14 +76,13 @@ static bool is_nice(const struct task_struct *p)
 	return p->static_prio > DEFAULT_PRIO;
 }
 
-static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
+static void look_up_rating(struct task_struct *p, struct task_ctx *tctx, u32 epoch)
 {
-	u32 epoch = rating_epoch, tgid = p->tgid;
+	u32 tgid = p->tgid;
 	struct ll_rating *rating;
 
-	if (tctx->rating_epoch == epoch)
-		return;
-	tctx->rating_epoch = epoch;
+	/* Before what follows is read: whoever changes that sets the epoch to 0 afterwards, from another CPU too. */
+	__sync_lock_test_and_set(&tctx->rating_epoch, epoch);
 	if (is_kthread(p)) {
 		enter_class(tctx, is_nice(p) ? LL_CLASS_OTHER : LL_CLASS_KTHREAD);
 		return;
@@ -102,6 +103,15 @@ static void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
 		tctx->indirect_ran_ns = 0;
 	tctx->has_input = !!rating->in_milli;
 	enter_class(tctx, class_of_rating(rating, tctx));
+}
+
+/* Inline, for most often there is nothing to do. */
+static __always_inline void refresh_rating(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 epoch = rating_epoch;
+
+	if (tctx->rating_epoch != epoch)
+		look_up_rating(p, tctx, epoch);
 }
 
 /* Count what @tctx, or a child of it, ran on an indirect rating; once that is spent it looks its class up anew. */
@@ -232,33 +242,33 @@ static void forget_process(u32 tgid)
 	bpf_map_delete_elem(&proc_stats, &tgid);
 }
 
-static void record_wait(struct task_struct *p, u64 wait_ns)
+/* @p has run for @run_ns; if that began with a wake-up, it had waited before. */
+static void record_stint(struct task_struct *p, struct task_ctx *tctx, u64 run_ns)
 {
 	static const struct ll_proc_stats zero;
+	u64 wait_ns = tctx->waited_ns;
 	u32 tgid = p->tgid, bucket = ll_log2_bucket(wait_ns, LL_LAT_BUCKETS);
 	struct ll_proc_stats *stats = bpf_map_lookup_elem(&proc_stats, &tgid);
 
 	if (!stats) {
+		/* Its rating may be gone, and the daemon have removed this on purpose. */
+		if (tctx->rating_epoch != rating_epoch)
+			return;
 		bpf_map_update_elem(&proc_stats, &tgid, &zero, BPF_NOEXIST);
 		stats = bpf_map_lookup_elem(&proc_stats, &tgid);
 		if (!stats)
 			return;
 	}
 	/* Threads of one process may race here: a lost count in a statistic is the worst that can happen. */
+	stats->run_ns += run_ns;
+	if (!wait_ns)
+		return;
+	tctx->waited_ns = 0;
 	stats->wakeups++;
 	if (wait_ns > stats->wait_max_ns)
 		stats->wait_max_ns = wait_ns;
 	if (bucket < LL_LAT_BUCKETS)
 		stats->wait_hist[bucket]++;
-}
-
-static void record_run(struct task_struct *p, u64 run_ns)
-{
-	u32 tgid = p->tgid;
-	struct ll_proc_stats *stats = bpf_map_lookup_elem(&proc_stats, &tgid);
-
-	if (stats)
-		stats->run_ns += run_ns;
 }
 
 #endif /* LIMELIGHT_RATING_H */

@@ -12,9 +12,6 @@
 #ifndef LIMELIGHT_SHARE_H
 #define LIMELIGHT_SHARE_H
 
-/* What class OTHER is owed by the machine. Written by all CPUs, each at most once per SHARE_FLUSH_NS of its own change. */
-s64 share_credit_ns;
-
 enum {
 	SHARE_FLUSH_NS = 100000,
 	SHARE_OVERDUE_PM = 500,

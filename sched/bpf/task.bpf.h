@@ -9,13 +9,15 @@
 #define PF_KTHREAD 0x00200000
 
 /*
- * Per task. All callbacks for one task are serialised by the lock of its run queue, so no field needs atomics; reads from
+ * Per task. All callbacks for one task are serialised by the lock of its run queue. Others come without it: who moves a waiting task
+ * (`waits`, atomic), and who changes ratings or lends a class for a lock (`rating_epoch`, set last, and what it stands for). Reads from
  * another task's wake-up (class, hub) may be one rating period old, which is what ratings are anyway.
  */
 struct task_ctx {
 	u64 vtime;		/* virtual time in the clock of `class` */
 	u64 charged_at_ns;	/* running: until when `vtime` is charged */
 	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
+	u64 waited_ns;		/* and how long it then waited, until that is recorded */
 	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
 	u32 cgroup_slot;	/* 0 for the root cgroup, whose tasks' weights are not scaled */
 	u32 rating_epoch;	/* value of `rating_epoch` that the five below were looked up at */
@@ -23,14 +25,20 @@ struct task_ctx {
 	u32 slice_pm;
 	u32 weight_pm;
 	u32 rating_flags;	/* enum ll_rating_flags */
+	u32 handed_over;	/* how often in a row it woke up another and slept at once, up to HANDS_OVER_TIMES */
 	u32 has_input;		/* its rating came from input, too, when it was looked up */
 	u32 rescued;		/* it runs because it had waited too long, out of class OTHER's share */
-	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed */
+	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed; kernel threads: since they woke up */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
 	u32 counted_weight;
-	u32 waiting_class;	/* class, or RESCUED, under which it is counted as waiting; LL_NR_CLASSES while it is not */
-	u32 waiting_cpu;	/* and the CPU, where that is a queue of one CPU; LL_MAX_CPUS otherwise */
+	u32 waits;		/* as what it is counted among those that wait: see queue.bpf.h */
+	u64 blocked_on;		/* address of the kernel's lock that it waits for; 0 = none */
+	u32 blocked_on_mutex;	/* that is a mutex, not a read-write semaphore */
+	u32 lent_to;		/* pid of the lock's holder, while that has this task's class */
+	u32 lock_class;		/* class that it has for a lock it holds; LL_NR_CLASSES = only its own */
+	u32 lock_waiter;	/* and the pid of who lent it that */
+	u64 lock_ran_ns;	/* and what it has run since */
 };
 
 struct {
@@ -41,7 +49,8 @@ struct {
 } task_ctxs SEC(".maps");
 
 /*
- * Per CPU. Written on its own CPU with its run queue locked, except `claim`. Other CPUs read `class` and `vtime` to choose
+ * Per CPU. Written on its own CPU with its run queue locked, except `claim`, `class` where what was lent for a lock is taken back, and what
+ * its timer and its running task's wake-ups note. Other CPUs read `class` and `vtime` to choose
  * whom to preempt: a stale answer costs one needless or one missed kick, and ll_running() looks again.
  */
 struct cpu_ctx {
@@ -49,32 +58,44 @@ struct cpu_ctx {
 	u32 claim;		/* class + 1 of a task that was sent here to preempt and has not yet run; else 0 */
 	u64 vtime;		/* virtual time of the running task when it started */
 	u64 running_since_ns;	/* and when that was */
-	u32 vtime_rate_pm;	/* and how fast its virtual time passes */
+	u16 weight;		/* and its weight, and how many thousandths of that count */
+	u16 weight_pm;
+	u8 hands_over;		/* the running task's `handed_over` when it started */
+	u8 has_next;		/* a task was put straight behind the running one */
+	u8 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
+	u8 runs_hub;		/* the running task is a hub: a display server, mostly */
+	u64 woke_sync_at_ns;	/* when the running task last woke up another and said that it was about to sleep; else 0 */
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
 	u64 timer_at_ns;	/* when that timer fires next; 0 while it is not set */
 	u64 slice_at_ns;	/* when the two below were computed */
-	u64 other_slice_ns;	/* slice of class OTHER */
-	u64 share_slice_ns;	/* and while HuC tasks want the CPU */
+	u32 other_slice_ns;	/* slice of class OTHER */
+	u32 share_slice_ns;	/* and while HuC tasks want the CPU */
+	u64 far_at_ns;		/* when a task was last taken from another cache for having fallen behind */
 	u64 no_huc_until_ns;	/* HuC tasks wait that may not run here: do not preempt for them before this */
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
 	s64 share_pending_ns;	/* this CPU's part of the shared account, not yet added to it */
-	u32 pinned_waiting[LL_NR_CLASSES];	/* tasks in the queues of this CPU alone */
-	u32 has_next;		/* a task was put straight behind the running one */
-	u32 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
-	u32 pad;
-	u32 runs_hub;		/* the running task is a hub: a display server, mostly */
+	u32 pinned_waiting[LL_NR_CLASSES] __attribute__((aligned(8)));	/* tasks in the queues of this CPU alone */
+	u64 head_vtime;		/* virtual time of the first waiting task of class OTHER */
+	u64 head_at_ns;		/* when that was looked up */
+	u32 raise_pid;		/* a task that was lent a class for a lock it holds, and may have to change queue; 0 = none */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));
 
 struct cpu_ctx cpu_ctxs[LL_MAX_CPUS];
 
 /*
- * Tasks in shared queues, by class. Never too low while one waits; may be too high for the length of one callback. Kernel threads
+ * Tasks in shared queues, by class. Never too low while one waits; may be too high for the length of a move or a callback. Kernel threads
  * never wait in a queue of ours: in their place those are counted that have waited too long, there and in pinned_waiting.
  */
-u32 waiting[LL_NR_CLASSES];
+u32 waiting[LL_NR_CLASSES] __attribute__((aligned(8)));
 
 enum { RESCUED = LL_CLASS_KTHREAD };
+
+/* For this long what was seen of the queues is good enough for a decision that recurs at every switch or wake-up. */
+enum { LOOK_AGAIN_NS = 1000000 };
+
+/* What class OTHER is owed by the machine. Written by all CPUs, each at most once per SHARE_FLUSH_NS of its own change. */
+s64 share_credit_ns;
 
 /* Each class's clock: the greatest virtual time at which a task of it has started to run. */
 u64 class_vtime[LL_NR_CLASSES];
@@ -105,13 +126,21 @@ static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 /* Does a task of @class wait that only the CPU of @cctx can run? */
 static u32 pinned_waiting(const struct cpu_ctx *cctx, u32 class)
 {
-	return cctx->pinned_waiting[class_index(class)];
+	return nr_cpus > 1 ? cctx->pinned_waiting[class_index(class)] : 0;
 }
 
 /* The same, and for class OTHER those too that have waited too long. */
 static u32 own_waiting(const struct cpu_ctx *cctx, u32 class)
 {
 	return pinned_waiting(cctx, class) | (class == LL_CLASS_OTHER ? pinned_waiting(cctx, RESCUED) : 0);
+}
+
+/* Does any task wait that @cctx could run? Two classes at a look: this is asked at wake-ups that must cost nothing. */
+static bool anyone_waits(const struct cpu_ctx *cctx)
+{
+	const __u64_alias_t *shared = (const __u64_alias_t *)waiting, *own = (const __u64_alias_t *)cctx->pinned_waiting;
+
+	return shared[0] | shared[1] | own[0] | own[1];
 }
 
 static struct cpu_ctx *this_cpu_ctx(void)

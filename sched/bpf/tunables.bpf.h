@@ -32,10 +32,12 @@ const volatile u64 report_period_ns = 50000000;
 
 /*
  * Everybody in class OTHER runs once in this period, as far as the bounds below allow. Where there are so many that slices of
- * the least length would make a round longer than other_round_ns, slices are shorter still (design, promise 5).
+ * the least length would make a round longer than other_round_ns, slices are shorter still (design, promise 5). The least length is a
+ * compromise, tried with hackbench: with 2 ms twice as many messages are under way, and their pages have to be cleared; with
+ * 0.25 ms the switches cost more than that. It is for one CPU: the loader makes it longer where there are more (slice_factor).
  */
 const volatile u64 other_period_ns = 20000000;
-const volatile u64 other_slice_min_ns = 2000000;
+const volatile u64 other_slice_min_ns = 500000;
 const volatile u64 other_slice_max_ns = 5000000;
 const volatile u64 other_round_ns = 350000000;
 
@@ -66,6 +68,15 @@ const volatile u64 rescue_after_ns = 600000000;
 
 /* How often waiting tasks are looked at for that. */
 const volatile u64 rescue_period_ns = 100000000;
+
+/*
+ * Who holds a lock that a HuC task waits for is of that task's class for this much CPU: several times what khugepaged does in one go (24 ms,
+ * traced), the longest that such a wait was seen to be for.
+ */
+const volatile u64 lock_budget_ns = 100000000;
+
+/* What a kernel thread of positive nice value may use after each wake-up before it goes by its weight. */
+const volatile u64 kthread_budget_ns = 30000000;
 
 /* How far ahead: more than two tasks of one class can be apart while neither is starved. */
 const volatile u64 rescue_ahead_ns = 10000000000;

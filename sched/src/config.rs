@@ -54,8 +54,8 @@ impl Default for Settings {
     }
 }
 
-/// Under strict classes, or with a share of 0, nothing is guaranteed; this much lets the daemon work, and keeps the kernel's watchdog from ejecting
-/// the scheduler.
+/// Under strict classes, or with a share of 0, nothing is guaranteed; this much lets the daemon work, and keeps the kernel's
+/// watchdog from ejecting the scheduler.
 const STRICT_SHARE_PM: u32 = 10;
 
 impl Settings {

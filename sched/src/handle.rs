@@ -16,6 +16,11 @@ use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
 /// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
 const MAX_CPUS: usize = 1024;
 
+/// How long a task may wait before the kernel ends the scheduler, where the kernel has no server for `sched_ext` tasks: the most that
+/// it allows. Before 7.0, what only one CPU can run gets nothing there while a real-time process holds that CPU, whatever a
+/// `sched_ext` scheduler does; 10 s of that (`timeout_ms` in `main.bpf.c`) are no fault of ours.
+const TIMEOUT_WITHOUT_SERVER_MS: u32 = 30_000;
+
 /// How many edges or ratings one system call fetches.
 const BATCH: u32 = 4096;
 
@@ -53,9 +58,25 @@ impl<'obj> Scheduler<'obj> {
         let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
         // A constant that older kernels do not have; without it they run such tasks before all others.
         open.struct_ops.limelight_ops_mut().flags |= *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
+        if !has_server()? {
+            open.struct_ops.limelight_ops_mut().timeout_ms = TIMEOUT_WITHOUT_SERVER_MS;
+        }
         write_settings(&mut open, settings)?;
         let nr_cpus = write_topology(&mut open, &topology)?;
         let mut skel = scx_ops_load!(open, limelight_ops, uei)?;
+        // Without the symbol it works, but does not see who writes to a terminal. It is kept from who has not CAP_SYSLOG, or from everybody.
+        let found = skel
+            .progs
+            .ll_find_symbols
+            .test_run(ProgramInput::default())
+            .context("cannot look for the kernel's symbols")?;
+        if found.return_value != 0 {
+            log::warn!(
+                "the kernel does not say where flush_to_ldisc is ({}): programs in terminals are found late; \
+                 give the daemon CAP_SYSLOG, and set kernel.kptr_restrict to 1 or 0",
+                std::io::Error::from_raw_os_error(found.return_value.cast_signed().wrapping_neg())
+            );
+        }
         let link = scx_ops_attach!(skel, limelight_ops)?;
         Ok(Self { skel, link: Some(link), nr_cpus })
     }
@@ -94,6 +115,13 @@ impl<'obj> Scheduler<'obj> {
         // The process may have ended and taken its entries along: then there is nothing left to do.
         let _ = self.skel.maps.ratings.delete(&tgid.to_ne_bytes());
         let _ = self.skel.maps.proc_stats.delete(&tgid.to_ne_bytes());
+    }
+
+    /// The rating that the scheduler holds for process `tgid`, if any.
+    #[must_use]
+    pub fn rating(&self, tgid: u32) -> Option<ll_rating> {
+        let value = self.skel.maps.ratings.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        bytes::read(&value)
     }
 
     /// Every rating that the scheduler holds, those it gave by itself included.
@@ -153,6 +181,14 @@ impl<'obj> Scheduler<'obj> {
     }
 }
 
+/// Does this kernel give `sched_ext` tasks a part of a CPU that real-time tasks hold?
+///
+/// # Errors
+/// The kernel's BTF cannot be read.
+pub fn has_server() -> Result<bool> {
+    compat::struct_has_field("rq", "ext_server").context("cannot read the kernel's BTF")
+}
+
 fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()> {
     let rodata = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
     rodata.huc_slice_ns = settings.huc_slice_ns;
@@ -161,6 +197,12 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.indirect_budget_ns = settings.effective_indirect_budget_ns();
     rodata.share_pm = settings.share_pm();
     Ok(())
+}
+
+/// By how much the least slice of class OTHER is longer on a machine of `nr_online` CPUs, as the kernel's own base slice is
+/// (`sched_tunable_scaling`, logarithmic, up to 8 CPUs): the more CPUs, the sooner another one is free for who waits.
+fn slice_factor(nr_online: u32) -> u32 {
+    1 + nr_online.clamp(1, 8).ilog2()
 }
 
 /// Tell the BPF program which CPUs there are and which share a last-level cache. Returns the number of CPU ids.
@@ -172,6 +214,7 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
     }
     rodata.nr_cpus = u32::try_from(nr_cpus)?;
     rodata.nr_online = u32::try_from(topology.all_cpus.len().max(1))?;
+    rodata.other_slice_min_ns *= u64::from(slice_factor(rodata.nr_online));
     rodata.nr_llcs = u32::try_from(topology.all_llcs.len().clamp(1, 256))?;
     for (index, llc) in topology.all_llcs.values().enumerate().take(256) {
         for &cpu in llc.all_cpus.keys().filter(|&&cpu| cpu < MAX_CPUS) {
@@ -179,4 +222,14 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
         }
     }
     Ok(nr_cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slice_factor;
+
+    #[test]
+    fn the_least_slice_grows_with_the_logarithm_of_the_cpus_up_to_eight() {
+        assert_eq!([0, 1, 2, 3, 4, 8, 64].map(slice_factor), [1, 1, 2, 2, 3, 4, 4]);
+    }
 }

@@ -84,17 +84,17 @@ static void hierarchy(void)
 static void slices(void)
 {
 	for (u64 waiting = 0; waiting <= 5000; waiting++) {
-		u64 slice = ll_fair_slice(20 * MS, waiting, 2 * MS, 5 * MS, 500 * MS);
+		u64 slice = ll_fair_slice(20 * MS, waiting, MS / 2, 5 * MS, 350 * MS);
 
 		CHECK(slice > 0 && slice <= 5 * MS, "%lu waiting: %lu", waiting, slice);
-		CHECK(slice * (waiting + 1) <= 500 * MS, "%lu waiting: a round of %lu", waiting, slice * (waiting + 1));
-		CHECK(slice >= 2 * MS || waiting >= 250, "%lu waiting: %lu", waiting, slice);
+		CHECK(slice * (waiting + 1) <= 350 * MS, "%lu waiting: a round of %lu", waiting, slice * (waiting + 1));
+		CHECK(slice >= MS / 2 || waiting >= 700, "%lu waiting: %lu", waiting, slice);
 	}
 	for (u64 waiting = 0; waiting <= 5000; waiting++) {
-		u64 slice = ll_share_slice(700 * MS, 60, waiting, MS / 32, MS / 2);
+		u64 slice = ll_share_slice(450 * MS, 60, waiting, MS / 40, MS / 2);
 
-		CHECK(slice >= MS / 32 && slice <= MS / 2, "%lu wait for the share: %lu", waiting, slice);
-		CHECK(slice * (waiting + 1) <= 42 * MS || waiting > 1000, "%lu: a round of %lu", waiting, slice * (waiting + 1));
+		CHECK(slice >= MS / 40 && slice <= MS / 2, "%lu wait for the share: %lu", waiting, slice);
+		CHECK(slice * (waiting + 1) <= 27 * MS || waiting > 1000, "%lu: a round of %lu", waiting, slice * (waiting + 1));
 	}
 	CHECK(ll_rated_slice(20 * MS, 500, MS) == 10 * MS && ll_rated_slice(20 * MS, 1, MS) == MS, "rated slices");
 }
