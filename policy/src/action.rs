@@ -88,3 +88,13 @@ pub enum Action {
         pid: ProcessId,
     },
 }
+
+impl Action {
+    /// Which process it is about.
+    #[must_use]
+    pub fn pid(&self) -> ProcessId {
+        match *self {
+            Action::Set { pid, .. } | Action::Clear { pid } => pid,
+        }
+    }
+}

@@ -30,7 +30,7 @@ impl State {
         let Some(display) = self.display(display) else {
             return Vec::new();
         };
-        let Some(node) = self.enter(pid) else {
+        let Some(node) = self.admit(pid) else {
             return Vec::new();
         };
         let full_milli = self.settings.full_milli();

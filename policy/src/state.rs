@@ -17,10 +17,11 @@ use crate::table::{DisplayIx, Origin, Process, Table};
 /// passes one may fall between two reports.
 const REPORT_LASTS_PASSES: u32 = 2;
 
-/// As many displays as are remembered; more are refused. A machine has a few.
+/// As many displays as are remembered at once; more are refused. A machine has a few.
 const MAX_DISPLAYS: usize = 256;
 
-/// One display. It stays in the list when it is gone, because what was typed there is still remembered.
+/// One display. It keeps its place in the list when it is gone, because what was typed there is still remembered; when
+/// the list is full, another gets the place once nothing names it any more.
 #[derive(Debug, Clone)]
 pub(crate) struct Display {
     pub id: DisplayId,
@@ -35,6 +36,22 @@ pub(crate) struct Display {
 }
 
 impl Display {
+    fn new(id: &DisplayId) -> Self {
+        Display {
+            id: id.clone(),
+            server: None,
+            manager: None,
+            changed_mpct: Vec::new(),
+            holds_passes: 0,
+            at_once_mpct: BTreeMap::new(),
+        }
+    }
+
+    /// Whether nothing is known of it but its name: it is closed, or its server is unknown and nothing happens there.
+    fn is_blank(&self) -> bool {
+        self.serving().next().is_none() && self.changed_mpct.is_empty() && self.at_once_mpct.is_empty()
+    }
+
     /// Who must run for anything to be seen there.
     pub fn serving(&self) -> impl Iterator<Item = Node> {
         self.server.into_iter().chain(self.manager)
@@ -53,6 +70,8 @@ pub struct State {
     /// Largest C_tout of the last pass: what output reported at once is measured against.
     pub(crate) most_changed_mpct: u64,
     refused: u64,
+    /// What the scheduler must be told of those who made room, before anything else.
+    evicted: Vec<Action>,
 }
 
 impl State {
@@ -70,10 +89,12 @@ impl State {
             aged_until_ns: None,
             most_changed_mpct: 0,
             refused: 0,
+            evicted: Vec::new(),
         })
     }
 
-    /// How many reports were ignored because the table of processes (16,384) or of edges (131,072) was full.
+    /// How many reports were ignored because the table of processes (16,384), of edges (131,072) or of displays
+    /// (256) was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -87,25 +108,50 @@ impl State {
         node
     }
 
+    /// The same for one that the person waits for: where there is no room, another leaves.
+    pub(crate) fn admit(&mut self, pid: ProcessId) -> Option<Node> {
+        self.evicted.extend(self.table.make_room(pid).map(|pid| Action::Clear { pid }));
+        self.enter(pid)
+    }
+
+    /// The actions of an event, after those for whoever had to leave: the scheduler has no more room than the table.
+    pub(crate) fn after_evictions(&mut self, mut actions: Vec<Action>) -> Vec<Action> {
+        if self.evicted.is_empty() {
+            return actions;
+        }
+        let mut all = std::mem::take(&mut self.evicted);
+        all.append(&mut actions);
+        all
+    }
+
     /// The place of a display in the list, entered if need be; `None` (and counted) where there is no room.
     pub(crate) fn display(&mut self, id: &DisplayId) -> Option<DisplayIx> {
         let known = self.displays.iter().position(|display| display.id == *id);
-        if known.is_none() && self.displays.len() >= MAX_DISPLAYS {
-            self.refused += 1;
-            return None;
-        }
-        let place = known.unwrap_or_else(|| {
-            self.displays.push(Display {
-                id: id.clone(),
-                server: None,
-                manager: None,
-                changed_mpct: Vec::new(),
-                holds_passes: 0,
-                at_once_mpct: BTreeMap::new(),
-            });
-            self.displays.len() - 1
-        });
+        let place = match known {
+            Some(place) => place,
+            None if self.displays.len() < MAX_DISPLAYS => {
+                self.displays.push(Display::new(id));
+                self.displays.len() - 1
+            }
+            None => {
+                let Some(place) = self.unused_display() else {
+                    self.refused += 1;
+                    return None;
+                };
+                self.displays[place] = Display::new(id);
+                place
+            }
+        };
         Some(place as DisplayIx)
+    }
+
+    /// The place of a display that would not be missed. Looks through all processes, so only for a list that is full.
+    fn unused_display(&self) -> Option<usize> {
+        let mut is_named = vec![false; self.displays.len()];
+        for place in self.table.displays_named() {
+            is_named[place as usize] = true;
+        }
+        (0..self.displays.len()).find(|place| !is_named[*place] && self.displays[*place].is_blank())
     }
 
     /// Count wake-ups (4.2.1).
@@ -134,7 +180,8 @@ impl State {
             if !client.input && changed_mpct == 0 {
                 continue;
             }
-            let Some(node) = self.enter(client.pid) else {
+            let node = if client.input { self.admit(client.pid) } else { self.enter(client.pid) };
+            let Some(node) = node else {
                 continue;
             };
             if client.input {
@@ -161,7 +208,7 @@ impl State {
         let Some(place) = self.display(id) else {
             return Vec::new();
         };
-        let Some(node) = server.and_then(|pid| self.enter(pid)) else {
+        let Some(node) = server.and_then(|pid| self.admit(pid)) else {
             return Vec::new();
         };
         let former = self.displays[place as usize].server.replace(node);
@@ -170,7 +217,7 @@ impl State {
 
     /// Somebody manages the windows of a display: a hub, and rated so that the next window does not wait for it.
     pub(crate) fn set_manager(&mut self, id: &DisplayId, manager: ProcessId) -> Vec<Action> {
-        let (Some(place), Some(node)) = (self.display(id), self.enter(manager)) else {
+        let (Some(place), Some(node)) = (self.display(id), self.admit(manager)) else {
             return Vec::new();
         };
         let former = self.displays[place as usize].manager.replace(node);

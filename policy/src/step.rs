@@ -10,7 +10,7 @@ use crate::state::State;
 /// `now_ns` is any clock that only moves forward, the same for all events of a state; only [`Event::Tick`] looks at it.
 /// The actions are changes only, at most one per process.
 pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
-    match event {
+    let actions = match event {
         Event::Input { pid, display } => state.input_at_once(pid, &display),
         Event::Reached { pid, display } => state.input_reaches(pid, &display),
         Event::Output { pid, display, changed_pct } => state.output_at_once(pid, &display, changed_pct),
@@ -43,5 +43,6 @@ pub fn step(state: &mut State, event: Event, now_ns: u64) -> Vec<Action> {
             state.announce(&[node])
         }
         Event::Tick => state.pass(now_ns),
-    }
+    };
+    state.after_evictions(actions)
 }

@@ -10,8 +10,12 @@ use crate::graph::Node;
 use crate::hubs::HubRole;
 use crate::reach::Side;
 
-/// As many processes as can hold a rating at once in the scheduler. Beyond it newcomers are refused until others leave.
+/// As many processes as can hold a rating at once in the scheduler. Beyond it newcomers are refused until others leave,
+/// except those with input ([`Table::make_room`]).
 pub(crate) const MAX_PROCESSES: usize = 16_384;
+
+/// How many of the least rated are looked up in one go: newcomers may come hundreds in one report.
+const LEAST_AT_ONCE: usize = 256;
 
 /// A display's place in the list of displays.
 pub(crate) type DisplayIx = u16;
@@ -93,6 +97,16 @@ impl Process {
         self[side].rating_milli
     }
 
+    /// Whether it may lose its place to one that has input.
+    fn is_expendable(&self) -> bool {
+        !self.gone && self.hub.is_none() && self.input_left_s == 0
+    }
+
+    /// Its ratings by the order of the classes: any input rating is more than any output rating.
+    fn strength(&self) -> [u32; 2] {
+        [self.milli(Side::In), self.milli(Side::Out)]
+    }
+
     /// Whether it would be missed if its slot were freed, leaving edges aside.
     fn matters(&self) -> bool {
         self.hub.is_some()
@@ -122,6 +136,8 @@ pub(crate) struct Table {
     free: Vec<Node>,
     by_tgid: HashMap<u32, Node>,
     any_gone: bool,
+    /// Who had the least rating when it was last looked up, the very least at the end.
+    least: Vec<([u32; 2], Node)>,
 }
 
 impl Table {
@@ -162,6 +178,44 @@ impl Table {
         Some(node)
     }
 
+    /// Room for a process that received input: where the table is full, the one with the least rating leaves, but no hub
+    /// and none with input of its own; otherwise one user's processes could keep everybody's input out. Returns who left,
+    /// if the scheduler has an entry of it.
+    pub fn make_room(&mut self, newcomer: ProcessId) -> Option<ProcessId> {
+        let has_room = self.by_tgid.len() < MAX_PROCESSES || self.by_tgid.contains_key(&newcomer.tgid);
+        if has_room || newcomer.tgid == 0 {
+            return None;
+        }
+        let node = self.next_least().or_else(|| {
+            self.look_up_least();
+            self.next_least()
+        })?;
+        let (id, told) = (self[node].id, self[node].told.is_some());
+        self.forget(id);
+        told.then_some(id)
+    }
+
+    fn look_up_least(&mut self) {
+        let expendable = self.live().filter(|(_, process)| process.is_expendable());
+        let mut least: Vec<_> = expendable.map(|(node, process)| (process.strength(), node)).collect();
+        if least.len() > LEAST_AT_ONCE {
+            least.select_nth_unstable(LEAST_AT_ONCE);
+            least.truncate(LEAST_AT_ONCE);
+        }
+        least.sort_unstable_by(|a, b| b.cmp(a));
+        self.least = least;
+    }
+
+    /// The next of those looked up that has not become more since.
+    fn next_least(&mut self) -> Option<Node> {
+        while let Some((strength, node)) = self.least.pop() {
+            if self.is_live(node) && self[node].is_expendable() && self[node].strength() <= strength {
+                return Some(node);
+            }
+        }
+        None
+    }
+
     /// The process is gone; its number may come back as another's. Its slot waits for [`Table::sweep`].
     pub fn forget(&mut self, id: ProcessId) {
         if let Some(node) = self.find(id) {
@@ -188,6 +242,19 @@ impl Table {
         slots.filter_map(|(node, slot)| slot.as_mut().filter(|p| !p.gone).map(|p| (node as Node, p)))
     }
 
+    /// The displays that somebody's input or rating came from, more than once where that is so. Those who exited count as
+    /// long as they have a slot: the way of a rating may lead through it.
+    pub fn displays_named(&self) -> impl Iterator<Item = DisplayIx> {
+        self.slots.iter().flatten().flat_map(|process| {
+            let input = (process.input_left_s > 0).then_some(process.input_display);
+            let device = |facet: &Facet| match facet.origin {
+                Some(Origin::Device(place)) => Some(place),
+                _ => None,
+            };
+            input.into_iter().chain(process.facets.iter().filter_map(device))
+        })
+    }
+
     /// Whether each slot holds a live process; `None` when nobody has exited since the last sweep.
     pub fn leavers(&self) -> Option<Vec<bool>> {
         self.any_gone.then(|| (0..self.slots.len() as Node).map(|node| self.is_live(node)).collect())
@@ -207,6 +274,7 @@ impl Table {
             }
         }
         self.any_gone = false;
+        self.least.clear();
         if !freed.contains(&true) {
             return;
         }
