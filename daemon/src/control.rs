@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::socket::sockopt::{PeerCredentials, SndBufForce};
-use nix::sys::socket::{getsockopt, setsockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket};
 
 use crate::view::{Request, Response};
 
@@ -26,24 +26,35 @@ pub const RUN_DIR: &str = "/run/limelight";
 /// A request is a short line; whoever sends more is cut off.
 const MAX_REQUEST_BYTES: usize = 4096;
 
-/// How many may ask at once, and for how long each may take to say what.
+/// How many may ask at once, of one user, and with what is kept for root; and for how long each may take to say what.
 const MAX_CLIENTS: usize = 32;
+const MAX_CLIENTS_PER_USER: usize = 8;
+const KEPT_FOR_ROOT: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Answers in a second to all users but root: `explain` alone may take 50 ms where 16,000 processes are rated.
+const MAX_ANSWERS_PER_SECOND: u32 = 10;
+
+/// What the next one is told.
+const ASKED_TOO_OFTEN: &str = "the daemon is asked too often by users who are not root; try again in a second";
 
 /// Room for the longest answer, so that writing it never waits for whoever asked.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long `limelight status` waits for a daemon that may be starved.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long `limelight status` waits for a daemon that may be starved: to be let in, and then to be answered.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The listening end, and those who have not yet said what they want.
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,
+    answered: u32,
+    counted_since: Instant,
 }
 
 struct Client {
     stream: UnixStream,
+    uid: u32,
     line: Vec<u8>,
     since: Instant,
 }
@@ -54,7 +65,12 @@ impl Control {
     /// # Errors
     /// Another daemon runs, or the folder cannot be made.
     pub fn bind(path: &Path) -> Result<Self> {
-        if UnixStream::connect(path).is_ok() {
+        let answers = match connect_within(path, PATIENCE) {
+            Ok(_) => true,
+            // Its queue is full.
+            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        };
+        if answers {
             bail!(
                 "another limelight daemon is running (it answers at {}). Stop it first: systemctl stop limelight",
                 path.display()
@@ -67,7 +83,7 @@ impl Control {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        Ok(Self { listener, clients: Vec::new() })
+        Ok(Self { listener, clients: Vec::new(), answered: 0, counted_since: Instant::now() })
     }
 
     /// What to poll.
@@ -75,26 +91,54 @@ impl Control {
         std::iter::once(self.listener.as_fd()).chain(self.clients.iter().map(|client| client.stream.as_fd()))
     }
 
-    /// Answer everybody whose request is complete. Never waits. `answer` gets the request and the caller's uid.
+    /// Answer everybody whose request is complete. Never waits, and takes in no more than [`MAX_CLIENTS`] at a time: who connects again and again
+    /// must not keep the daemon from its work. `answer` gets the request and the caller's uid.
     pub fn serve(&mut self, mut answer: impl FnMut(&Request, u32) -> Response) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if self.clients.len() < MAX_CLIENTS && stream.set_nonblocking(true).is_ok() {
-                self.clients.push(Client { stream, line: Vec::new(), since: Instant::now() });
-            }
+        for _ in 0..MAX_CLIENTS {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            self.admit(stream);
         }
+        if self.counted_since.elapsed() >= Duration::from_secs(1) {
+            (self.answered, self.counted_since) = (0, Instant::now());
+        }
+        let answered = &mut self.answered;
         self.clients.retain_mut(|client| match client.read_line() {
             Ok(true) => {
+                *answered += u32::from(client.uid != 0);
                 // A client that went away meanwhile is its own problem.
-                let _ = client.reply(&mut answer);
+                let _ = match client.uid != 0 && *answered > MAX_ANSWERS_PER_SECOND {
+                    true => client.reply(&mut |_, _| Response::Error(ASKED_TOO_OFTEN.to_owned())),
+                    false => client.reply(&mut answer),
+                };
                 false
             }
             Ok(false) => client.since.elapsed() < PATIENCE,
             Err(_) => false,
         });
     }
+
+    /// Is there room for one more of `uid`? Some is root's alone, and one user has a few places only.
+    fn has_room(&self, uid: u32) -> bool {
+        let of_user = self.clients.iter().filter(|client| client.uid == uid).count();
+        match uid {
+            0 => self.clients.len() < MAX_CLIENTS,
+            _ => self.clients.len() < MAX_CLIENTS - KEPT_FOR_ROOT && of_user < MAX_CLIENTS_PER_USER,
+        }
+    }
+
+    fn admit(&mut self, stream: UnixStream) {
+        let Ok(peer) = getsockopt(&stream, PeerCredentials) else { return };
+        if self.has_room(peer.uid()) && stream.set_nonblocking(true).is_ok() {
+            self.clients.push(Client::new(stream, peer.uid()));
+        }
+    }
 }
 
 impl Client {
+    fn new(stream: UnixStream, uid: u32) -> Self {
+        Self { stream, uid, line: Vec::new(), since: Instant::now() }
+    }
+
     /// Read what is there; is the line complete?
     fn read_line(&mut self) -> io::Result<bool> {
         let mut chunk = [0; MAX_REQUEST_BYTES];
@@ -112,9 +156,8 @@ impl Client {
     }
 
     fn reply(&mut self, answer: &mut impl FnMut(&Request, u32) -> Response) -> io::Result<()> {
-        let caller = getsockopt(&self.stream, PeerCredentials)?.uid();
         let response = match serde_json::from_slice(&self.line) {
-            Ok(request) => answer(&request, caller),
+            Ok(request) => answer(&request, self.uid),
             Err(error) => Response::Error(format!("not a request: {error}")),
         };
         let mut text = serde_json::to_vec(&response)?;
@@ -130,18 +173,33 @@ impl Client {
 /// # Errors
 /// No daemon runs, or it does not answer, or it refuses.
 pub fn ask(path: &Path, request: &Request) -> Result<serde_json::Value> {
-    let mut stream = UnixStream::connect(path).with_context(|| {
-        format!(
-            "no limelight daemon answers at {}. Start it: sudo systemctl start limelight, or sudo limelight run",
-            path.display()
-        )
-    })?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    ask_within(path, request, ANSWER_WITHIN)
+}
+
+fn ask_within(path: &Path, request: &Request, patience: Duration) -> Result<serde_json::Value> {
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
-    stream.write_all(&line)?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).context("the daemon did not answer")?;
+    let at = path.display();
+    let fault = |error: io::Error, otherwise: &str| {
+        let what = if error.kind() == io::ErrorKind::WouldBlock {
+            format!(
+                "the limelight daemon at {at} did not answer within {} s: it hangs, or too many ask it. Ask again; if that \
+                 does not help, sudo systemctl restart limelight",
+                patience.as_secs_f32()
+            )
+        } else {
+            otherwise.to_owned()
+        };
+        anyhow::Error::new(error).context(what)
+    };
+    let none =
+        format!("no limelight daemon answers at {at}. Start it: sudo systemctl start limelight, or sudo limelight run");
+    let mut stream = connect_within(path, patience).map_err(|error| fault(error, &none))?;
+    let closed =
+        format!("the limelight daemon at {at} closed without an answer: it ended, or too many ask it. Ask again");
+    let exchanged = stream.write_all(&line).and_then(|()| stream.read_to_string(&mut text));
+    exchanged.map_err(|error| fault(error, &closed))?;
     let mut answer: serde_json::Value = serde_json::from_str(&text).context("the daemon's answer is no JSON")?;
     if let Some(error) = answer.get("error").and_then(serde_json::Value::as_str) {
         bail!("{error}");
@@ -152,16 +210,60 @@ pub fn ask(path: &Path, request: &Request) -> Result<serde_json::Value> {
     Ok(value.take())
 }
 
+/// A connection that gives up connecting, reading and writing after `patience` each: where the queue at the socket is full,
+/// connecting waits without end.
+fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let stream = UnixStream::from(socket);
+    // SO_SNDTIMEO limits connecting too (socket(7), connect(2)), so it comes first.
+    stream.set_write_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(patience))?;
+    connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(stream)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use nix::sys::socket::{Backlog, listen};
+
     use super::*;
+
+    /// A control socket in a folder of the test's own, and its path.
+    fn bound(test: &str) -> (Control, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("limelight-{test}-{}", std::process::id()));
+        let path = folder.join("control.sock");
+        (Control::bind(&path).unwrap(), path)
+    }
+
+    /// A daemon that lets nobody in, or lets in and is silent, keeps nobody waiting: who asks is told where, why and what to do.
+    #[test]
+    fn a_daemon_that_hangs_is_said() {
+        let path = std::env::temp_dir().join(format!("limelight-control-hangs-{}.sock", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let (sender, answers) = std::sync::mpsc::channel();
+        // The first finds room in the queue, where it is left; the second finds none.
+        let asked = path.clone();
+        std::thread::spawn(move || {
+            sender.send(ask_within(&asked, &Request::Status, Duration::from_millis(200))).unwrap();
+            sender.send(ask_within(&asked, &Request::Status, Duration::from_millis(200))).unwrap();
+        });
+        for _ in 0..2 {
+            let answer = answers.recv_timeout(Duration::from_secs(20)).expect("it waits without end");
+            let error = answer.unwrap_err().to_string();
+            for words in [path.to_str().unwrap(), "within 0.2 s", "systemctl restart limelight"] {
+                assert!(error.contains(words), "{error}");
+            }
+        }
+        fs::remove_file(path).unwrap();
+    }
 
     /// A request gets its answer, with the caller's true uid; garbage gets an error, and the next client is served.
     #[test]
     fn request_and_answer() {
-        let folder = std::env::temp_dir().join(format!("limelight-control-{}", std::process::id()));
-        let path = folder.join("control.sock");
-        let mut control = Control::bind(&path).unwrap();
+        let (mut control, path) = bound("control");
         let server = std::thread::spawn(move || {
             for _ in 0..400 {
                 control.serve(|request, uid| Response::Error(format!("{request:?} by {uid}")));
@@ -174,7 +276,56 @@ mod tests {
         assert_eq!(error, format!("Explain {{ pid: 3 }} by {}", nix::unistd::getuid()));
         assert!(Control::bind(&path).is_err(), "a second daemon must be refused");
         server.join().unwrap();
-        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    /// Silent connections of one user leave room for others, and those of all users for root.
+    #[test]
+    fn one_user_does_not_take_every_place() {
+        let (mut control, path) = bound("places");
+        let mut fill = |uid: u32| {
+            while control.has_room(uid) {
+                let stream = UnixStream::pair().unwrap().0;
+                control.clients.push(Client::new(stream, uid));
+            }
+            control.clients.len()
+        };
+        assert_eq!(fill(1000), MAX_CLIENTS_PER_USER);
+        assert_eq!((1001..1100).map(&mut fill).last(), Some(MAX_CLIENTS - KEPT_FOR_ROOT));
+        assert_eq!(fill(0), MAX_CLIENTS);
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    /// Users who are not root are answered so often in a second and no more; root always is.
+    #[test]
+    fn who_asks_without_end_is_told_to_wait() {
+        let (mut control, path) = bound("often");
+        // The second does not end while this asks.
+        control.counted_since = Instant::now() + Duration::from_secs(60);
+        let mut asked = |uid: u32| {
+            let (stream, mut asker) = UnixStream::pair().unwrap();
+            asker.write_all(b"{\"request\":\"status\"}\n").unwrap();
+            control.clients.push(Client::new(stream, uid));
+            control.serve(|_, _| Response::Error("an answer".to_owned()));
+            let mut text = String::new();
+            asker.read_to_string(&mut text).unwrap();
+            text.contains("too often")
+        };
+        let refused: Vec<bool> = (0..=MAX_ANSWERS_PER_SECOND).map(|_| asked(1000)).collect();
+        assert_eq!(refused.iter().filter(|refused| **refused).count(), 1, "{refused:?}");
+        assert!(!asked(0), "root");
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    /// Who connects without end does not keep the daemon from its work: with more waiting than there are places one look takes those only.
+    #[test]
+    fn a_flood_of_connections_is_taken_in_parts() {
+        let (mut control, path) = bound("flood");
+        let waiting: Vec<_> = (0..2 * MAX_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        control.serve(|_, _| Response::Error(String::new()));
+        assert!(control.listener.accept().is_ok(), "the rest still waits");
+        drop(waiting);
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
     /// Without a daemon the message says how to start one.

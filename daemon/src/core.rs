@@ -154,8 +154,9 @@ impl<'obj> Core<'obj> {
             _ => None,
         };
         let actions = step(&mut self.state, event, now);
-        self.carry_out(&actions, at_once)?;
-        let Some(reached) = reached.filter(|_| !actions.is_empty()) else { return Ok(()) };
+        let reached = reached.filter(|_| !actions.is_empty());
+        self.carry_out(actions, at_once)?;
+        let Some(reached) = reached else { return Ok(()) };
         // Whom this client woke before it could be reported: its input travels there at once, too. Only now, because reading the
         // edges takes several times as long as all the rest, and the client itself must not wait for it.
         let edges = self.take_edges()?;
@@ -164,7 +165,7 @@ impl<'obj> Core<'obj> {
         }
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
         actions.extend(step(&mut self.state, reached, now));
-        self.carry_out(&actions, at_once)
+        self.carry_out(actions, at_once)
     }
 
     /// The pass of each second: what the scheduler saw, who is gone, and the new ratings.
@@ -179,7 +180,7 @@ impl<'obj> Core<'obj> {
         let now = self.now_ns();
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
         actions.extend(step(&mut self.state, Event::Tick, now));
-        self.carry_out(&actions, None)?;
+        self.carry_out(actions, None)?;
         self.measure_cpu();
         Ok(())
     }
@@ -198,28 +199,34 @@ impl<'obj> Core<'obj> {
             self.cpu.remove(&pid);
             self.roles.remove(&pid);
             let actions = step(&mut self.state, Event::Exit { pid: pid.into() }, now);
-            self.carry_out(&actions, None)?;
+            self.carry_out(actions, None)?;
         }
         for (pid, rating) in held {
-            let Some(kind) = given_kind(&rating) else { continue };
-            let (in_milli, out_milli) = (rating.in_milli, rating.out_milli);
-            self.told.insert(
-                pid,
-                Rating {
-                    in_milli,
-                    out_milli,
-                    slice_pm: rating.slice_pm,
-                    weight_pm: rating.weight_pm,
-                    indirect: true,
-                    hub: false,
-                    from: Some(rating.from_tgid),
-                },
-            );
-            let given = Event::Given { pid: pid.into(), kind, from: rating.from_tgid.into(), in_milli, out_milli };
-            let actions = step(&mut self.state, given, now);
-            self.carry_out(&actions, None)?;
+            let actions = self.take_over(pid, &rating);
+            self.apply(&actions, None)?;
         }
         Ok(())
+    }
+
+    /// The scheduler gave this process the rating by itself: what the policy makes of that. Nothing where it did not.
+    fn take_over(&mut self, pid: u32, held: &ll_rating) -> Vec<Action> {
+        let Some(kind) = given_kind(held) else { return Vec::new() };
+        let (in_milli, out_milli) = (held.in_milli, held.out_milli);
+        self.told.insert(
+            pid,
+            Rating {
+                in_milli,
+                out_milli,
+                slice_pm: held.slice_pm,
+                weight_pm: held.weight_pm,
+                indirect: true,
+                hub: false,
+                from: Some(held.from_tgid),
+            },
+        );
+        let given = Event::Given { pid: pid.into(), kind, from: held.from_tgid.into(), in_milli, out_milli };
+        let now = self.now_ns();
+        step(&mut self.state, given, now)
     }
 
     /// Reading the map costs 2 million instructions even when it is empty: not when nothing was recorded.
@@ -249,14 +256,34 @@ impl<'obj> Core<'obj> {
             let role = procfs::executable(pid).or_else(|| procfs::name(pid)).and_then(|name| role_of(&name));
             if role.is_some() || known_since.is_some() {
                 let actions = step(&mut self.state, Event::Hub { pid: pid.into(), role }, now);
-                self.carry_out(&actions, None)?;
+                self.carry_out(actions, None)?;
             }
             self.roles.insert(pid, self.passes);
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, actions: &[Action], at_once: Option<u32>) -> Result<()> {
+    /// Tell the scheduler. What it gave one of these processes by itself since the last pass is taken over first: an editor that was lent
+    /// HUCIN for a key must not lose that to the report of what the key made it show. (What it gives between our look and our
+    /// word, some microseconds, is lost all the same, until the next wake-up lends it anew.)
+    fn carry_out(&mut self, mut actions: Vec<Action>, at_once: Option<u32>) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        let mut next = 0;
+        while let Some(action) = actions.get(next) {
+            next += 1;
+            let pid = action.pid().tgid;
+            // It gives nothing to who has an input rating.
+            if !seen.insert(pid) || self.told.get(&pid).is_some_and(|rating| rating.in_milli > 0) {
+                continue;
+            }
+            if let Some(held) = self.scheduler.rating(pid) {
+                actions.extend(self.take_over(pid, &held));
+            }
+        }
+        self.apply(&actions, at_once)
+    }
+
+    fn apply(&mut self, actions: &[Action], at_once: Option<u32>) -> Result<()> {
         if actions.is_empty() {
             return Ok(());
         }
@@ -283,7 +310,7 @@ impl<'obj> Core<'obj> {
     fn retell(&mut self) -> Result<()> {
         let actions: Vec<Action> =
             self.told.iter().map(|(&pid, &rating)| Action::Set { pid: pid.into(), rating }).collect();
-        self.carry_out(&actions, None)
+        self.apply(&actions, None)
     }
 
     fn measure_cpu(&mut self) {

@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use limelight_abi::sense::{MAX_CLIENTS, SenseMessage};
+use limelight_abi::sense::{MAX_CLIENTS, MAX_PACKET_BYTES, SenseMessage};
 use limelight_policy::{ClientPeriod, DisplayId, Event};
 use limelight_sense::displays::{Display, DisplayFinder};
-use limelight_sense::spawn::{Helper, spawn_helper};
+use limelight_sense::spawn::{Helper, reap, spawn_helper};
 use log::{info, warn};
 
 use crate::procfs;
@@ -26,6 +26,12 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 /// most twice, and once in the packet of its period.
 const MAX_NAMED_PER_SECOND: usize = 4 * MAX_CLIENTS;
 
+/// And bytes, for a name may be padded: a few of the longest packets.
+const MAX_BYTES_PER_SECOND: usize = 8 * MAX_PACKET_BYTES;
+
+/// Packets that are read from one helper before the others have their turn.
+const MAX_PACKETS_AT_ONCE: usize = 64;
+
 /// Displays of one user that are watched: each costs a process. A person has one or two; whoever starts X servers by the
 /// hundred (tests do) is no person.
 const MAX_DISPLAYS_PER_USER: usize = 8;
@@ -37,6 +43,7 @@ struct Watch {
     retry_at: Instant,
     retry_after: Duration,
     named: usize,
+    bytes: usize,
     present: bool,
 }
 
@@ -60,9 +67,11 @@ impl Helpers {
     /// Look for displays that came or went; start what is missing. `program` is the `limelight` binary.
     pub fn refresh(&mut self, program: &Path) -> (Vec<Change>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
+        reap();
         for watch in self.watches.values_mut() {
             watch.present = false;
             watch.named = 0;
+            watch.bytes = 0;
         }
         let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
         for display in self.finder.find() {
@@ -103,11 +112,13 @@ impl Helpers {
     pub fn read(&mut self, display: &str) -> (Vec<Change>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
         let Some(watch) = self.watches.get_mut(display) else { return (changes, events) };
-        while let Some(helper) = watch.helper.as_mut() {
+        for _ in 0..MAX_PACKETS_AT_ONCE {
+            let Some(helper) = watch.helper.as_mut() else { break };
             match helper.receive() {
                 Ok(Some(message)) => {
                     watch.named += named(&message);
-                    if watch.named > MAX_NAMED_PER_SECOND {
+                    watch.bytes += helper.take_received();
+                    if watch.named > MAX_NAMED_PER_SECOND || watch.bytes > MAX_BYTES_PER_SECOND {
                         watch.end("its helper floods us", &mut changes);
                         break;
                     }
@@ -163,6 +174,7 @@ impl Watch {
             retry_at: Instant::now(),
             retry_after: RETRY_MIN,
             named: 0,
+            bytes: 0,
             present: true,
         }
     }

@@ -36,13 +36,22 @@ pub fn login_uid(pid: u32) -> Option<u32> {
     (uid != NO_LOGIN).then_some(uid)
 }
 
+/// Is `pid` a process, and not a thread of one? `/proc` answers for both, but ratings are for processes: to each of its
+/// threads a process could otherwise have a rating of its own and fill the table.
+#[must_use]
+pub fn is_process(pid: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    tgid.and_then(|tgid| tgid.trim().parse().ok()) == Some(pid)
+}
+
 /// May somebody who owns a display of user `owner` report on process `pid`?
 ///
 /// Their own processes, those of their login whatever they run as by now, and root's: to rate one of root's processes gains
-/// nobody anything, and root's programs are seen on users' displays. Never another user's.
+/// nobody anything, and root's programs are seen on users' displays. Never another user's, and never a single thread.
 #[must_use]
 pub fn belongs_to(pid: u32, owner: u32) -> bool {
-    uid(pid).is_some_and(|uid| uid == owner || uid == 0) || login_uid(pid) == Some(owner)
+    (uid(pid).is_some_and(|uid| uid == owner || uid == 0) || login_uid(pid) == Some(owner)) && is_process(pid)
 }
 
 #[cfg(test)]
@@ -57,5 +66,20 @@ mod tests {
         assert!(uid(me).is_some_and(|owner| belongs_to(me, owner)));
         assert_eq!(name(0), None);
         assert!(!belongs_to(0, 12345));
+    }
+
+    /// A thread has a directory in `/proc` with the owner of its process, and is no process all the same.
+    #[test]
+    fn a_thread_is_no_process() {
+        let thread = || {
+            let link = fs::read_link("/proc/thread-self").unwrap();
+            let tid: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            (tid, uid(tid), belongs_to(tid, uid(tid).unwrap()))
+        };
+        let (tid, owner, belongs) = std::thread::spawn(thread).join().unwrap();
+        let me = std::process::id();
+        assert_ne!(tid, me);
+        assert_eq!(owner, uid(me), "/proc answers for the thread as for its process");
+        assert!(!belongs && is_process(me));
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use limelight_policy as policy;
-use limelight_sched::{Exit, Scheduler, Settings};
-use log::{error, info};
+use limelight_sched::{Exit, Scheduler, Settings, has_server};
+use log::{error, info, warn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
@@ -56,6 +57,16 @@ pub fn run(options: &Options) -> Result<()> {
     result
 }
 
+/// Have the daemon's pages stay in memory. Whoever decides whom the person waits for must not wait for the disk itself: a backup that
+/// thrashes it, or a browser that takes all the memory, is when it is wanted.
+fn keep_in_memory() {
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE) {
+        warn!(
+            "cannot keep the daemon's memory from being paged out ({error}): it may answer late when memory is short; give it CAP_IPC_LOCK"
+        );
+    }
+}
+
 /// Why the loop ended.
 enum End {
     /// A signal asked for it.
@@ -72,6 +83,7 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
     loop {
         let mut object = MaybeUninit::uninit();
         let scheduler = Scheduler::load(&options.settings, &mut object)?;
+        keep_in_memory();
         info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
         let mut session =
             Session { options, core: Core::new(scheduler, memory)?, helpers: &mut helpers, shared: &shared };
@@ -97,6 +109,9 @@ fn ejected(exit: &Exit) -> Result<()> {
         return Ok(());
     }
     error!("the kernel took the scheduler off: {reason}");
+    if reason.contains("stall") && !has_server().unwrap_or(true) {
+        error!("perhaps a real-time process that never sleeps: before Linux 7.0 that ends every sched_ext scheduler");
+    }
     bail!(
         "the scheduler was ended for a fault; the kernel's own scheduler runs the CPUs again, nothing else was changed"
     )

@@ -20,13 +20,14 @@ fn print_messages() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let display = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [display] => display.to_owned(),
-        ["watch", "--display", display, "--report-fd", number] => {
-            return Ok(watch(WatchOptions::from_numbers(display.to_owned(), number.parse()?)?)?);
+        ["watch", "--display", display, "--report-fd", number, "--owner", owner] => {
+            let owner = Some(owner.parse()?);
+            return Ok(watch(WatchOptions::from_numbers(display.to_owned(), number.parse()?, owner)?)?);
         }
         _ => return Err("name the display to watch, such as :0".into()),
     };
     let (ours, report) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-    let helper = std::thread::spawn(move || watch(WatchOptions { display, report }));
+    let helper = std::thread::spawn(move || watch(WatchOptions { display, report, owner: None }));
     let mut packet = vec![0; MAX_PACKET_BYTES];
     loop {
         let read = recv(ours.as_raw_fd(), &mut packet, MsgFlags::empty())?;

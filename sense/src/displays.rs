@@ -13,7 +13,7 @@
 //! [`DisplayFinder::find`] opens files in people's homes, so it can be slow where those are on a network: call it on a
 //! thread of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,12 @@ use crate::xauthority::{belongs_to, cookies};
 const UNVOUCHED: Duration = Duration::from_secs(30);
 /// Uids below are the system's (login.defs `UID_MIN`): a greeter, not a person.
 const FIRST_PERSON: u32 = 1000;
+/// Most sockets probed, the lowest numbers first. Anybody can put one into the folder for every number there is.
+const MAX_SOCKETS: usize = 256;
+/// Most sockets probed of one owner: a crowd of theirs hides no display but their own.
+const MAX_SOCKETS_OF_ONE: usize = 32;
+/// Most names whose owner is looked up, which takes some ms. Who has taken all these numbers does hide the displays above.
+const MAX_NAMES: usize = 4096;
 
 /// A display and how its owner reaches it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +87,8 @@ impl DisplayFinder {
     /// The displays that answer now, by number. Displays that nobody can be found to own are left out.
     pub fn find(&mut self) -> Vec<Display> {
         let sockets = sockets(&self.socket_dir);
-        self.known.retain(|number, _| sockets.iter().any(|(there, _)| there == number));
+        let there: HashSet<u32> = sockets.iter().map(|(number, _)| *number).collect();
+        self.known.retain(|number, _| there.contains(number));
         let mut people: Option<Vec<Witness>> = None;
         for (number, inode) in sockets {
             if self.is_fresh(number, inode) {
@@ -116,17 +123,23 @@ impl DisplayFinder {
     }
 }
 
-/// The display numbers and inodes of the sockets in `dir`.
+/// The display numbers and inodes of the sockets in `dir`, the lowest first, as many as are looked at.
 fn sockets(dir: &Path) -> Vec<(u32, u64)> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let socket = |entry: std::fs::DirEntry| {
-        let number = display_number(entry.file_name().to_str()?.strip_prefix('X')?)?;
-        let metadata = entry.metadata().ok()?;
-        metadata.file_type().is_socket().then(|| (number, metadata.ino()))
+    let number = |entry: std::fs::DirEntry| display_number(entry.file_name().to_str()?.strip_prefix('X')?);
+    let mut numbers: Vec<u32> = entries.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    let mut of_owner: HashMap<u32, usize> = HashMap::new();
+    let socket = |number: u32| {
+        let metadata = std::fs::symlink_metadata(dir.join(format!("X{number}"))).ok()?;
+        let count = of_owner.entry(metadata.uid()).or_default();
+        let counts = metadata.file_type().is_socket() && *count < MAX_SOCKETS_OF_ONE;
+        counts.then(|| {
+            *count += 1;
+            (number, metadata.ino())
+        })
     };
-    let mut sockets: Vec<(u32, u64)> = entries.flatten().filter_map(socket).collect();
-    sockets.sort_unstable();
-    sockets
+    numbers.into_iter().take(MAX_NAMES).filter_map(socket).take(MAX_SOCKETS).collect()
 }
 
 /// Who listens on the socket at `path`; `None` if nobody does, or does not accept just now.
@@ -273,6 +286,32 @@ mod tests {
         drop(listener);
         std::fs::remove_file(dir.path().join("X7")).unwrap();
         assert_eq!(finder.find(), []);
+    }
+
+    /// Somebody's thousands of sockets hide none but their own, and the first of everybody's are looked at, up to a bound.
+    #[test]
+    fn crowds_of_sockets_are_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |number: u32| {
+            let path = dir.path().join(format!("X{number}"));
+            drop(UnixListener::bind(&path).unwrap());
+            path
+        };
+        let numbers = || -> Vec<u32> { sockets(dir.path()).into_iter().map(|(number, _)| number).collect() };
+        let one = u32::try_from(MAX_SOCKETS_OF_ONE).unwrap();
+        (0..1000).rev().for_each(|number| drop(make(number)));
+        assert_eq!(numbers(), (0..one).collect::<Vec<u32>>());
+        if chown(dir.path().join("X0"), Some(ALICE), None).is_err() {
+            eprintln!("skipped: giving files to other users takes root; run as root");
+            return;
+        }
+        chown(make(2000), Some(ALICE), None).unwrap();
+        assert_eq!(numbers(), (0..=one).chain([2000]).collect::<Vec<u32>>(), "Alice's are seen behind the crowd");
+        for number in 0..1000 {
+            chown(dir.path().join(format!("X{number}")), Some(MALLORY + number / 10), None).unwrap();
+        }
+        let all = u32::try_from(MAX_SOCKETS).unwrap();
+        assert_eq!(numbers(), (0..all).collect::<Vec<u32>>());
     }
 
     /// A socket whose owner never accepts does not hold the daemon up.

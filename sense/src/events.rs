@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each event from the control connection means for the session.
 
+use std::time::Instant;
+
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{self, Property};
 
@@ -12,6 +14,10 @@ use crate::windows::Top;
 impl Session<'_, '_> {
     /// Takes in an event. X errors are events too, for requests without an answer: the window they were for has gone.
     pub(crate) fn handle(&mut self, event: Event) -> Result<(), SessionEnd> {
+        // By SendEvent any client can say anything of any window; the server sets this mark, and no client can take it away.
+        if event.sent_event() {
+            return Ok(());
+        }
         match event {
             Event::DamageNotify(event) => {
                 if self.damages.contains_key(&event.drawable) {
@@ -106,6 +112,7 @@ impl Session<'_, '_> {
             return Ok(());
         }
         self.screen = (width, height);
-        self.say_hello()
+        self.size_is_news = true;
+        self.tell_size(Instant::now())
     }
 }

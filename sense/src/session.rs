@@ -27,7 +27,7 @@ use crate::record::Recorded;
 use crate::recording::{Events, Recording};
 use crate::report::{Closed, Report};
 use crate::setup::{self, Offers};
-use crate::tally::{AskPid, Tally};
+use crate::tally::{AskPid, PERIOD, Tally};
 use crate::tick::Tick;
 use crate::windows::{Watch, Window, Windows};
 
@@ -83,6 +83,9 @@ pub(crate) struct Session<'c, 'r> {
     recordings: Vec<Recording>,
     /// Width and height of the screen, in pixels.
     pub(crate) screen: (u16, u16),
+    /// Whether the screen has another size than the daemon was told.
+    pub(crate) size_is_news: bool,
+    last_hello: Instant,
     /// Depth of windows nothing shines through.
     pub(crate) screen_depth: u8,
     /// Damage of each watched window.
@@ -149,6 +152,8 @@ impl<'c, 'r> Session<'c, 'r> {
             own_bases,
             recordings,
             screen: (screen.width_in_pixels, screen.height_in_pixels),
+            size_is_news: false,
+            last_hello: Instant::now(),
             screen_depth: screen.root_depth,
             damages: HashMap::new(),
             dirty: HashSet::new(),
@@ -208,7 +213,19 @@ impl<'c, 'r> Session<'c, 'r> {
         }
     }
 
-    pub(crate) fn say_hello(&mut self) -> Result<(), SessionEnd> {
+    /// When a new size of the screen is told: once a period, since any client can change it as often as it likes.
+    fn size_due(&self) -> Option<Instant> {
+        self.size_is_news.then(|| self.last_hello + PERIOD)
+    }
+
+    /// Tells a new size of the screen, if it is time.
+    pub(crate) fn tell_size(&mut self, now: Instant) -> Result<(), SessionEnd> {
+        if self.size_due().is_some_and(|due| due <= now) { self.say_hello() } else { Ok(()) }
+    }
+
+    fn say_hello(&mut self) -> Result<(), SessionEnd> {
+        self.size_is_news = false;
+        self.last_hello = Instant::now();
         let mut missing = Vec::new();
         if !self.offers.record {
             missing.push(Missing::Input);
@@ -239,6 +256,7 @@ impl<'c, 'r> Session<'c, 'r> {
             }
             let now = Instant::now();
             self.tick(now)?;
+            self.tell_size(now)?;
             if self.tally.end_period(now)? && !self.offers.record {
                 // Deaths are not told of without RECORD: a base may be another client's by now.
                 self.tally.clients.forget_all_but(&self.own_bases);
@@ -259,7 +277,8 @@ impl<'c, 'r> Session<'c, 'r> {
     fn wait(&mut self) -> Result<Ready, SessionEnd> {
         let now = Instant::now();
         let resting = self.rest_until.is_some_and(|until| until > now);
-        let due = [self.tick_due(now), self.tally.period_due(), self.rest_until.filter(|_| resting)];
+        let resting_until = self.rest_until.filter(|_| resting);
+        let due = [self.tick_due(now), self.tally.period_due(), self.size_due(), resting_until];
         let timeout = due.into_iter().flatten().min().map_or(PollTimeout::NONE, |due| {
             // Rounded up: a timer that ends early would only be set again.
             let millis = due.saturating_duration_since(now).as_nanos().div_ceil(1_000_000);

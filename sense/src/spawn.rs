@@ -4,21 +4,29 @@
 //! The helper gets the owner's uid and gid and no other groups, an environment of three variables, the report socket and
 //! the standard descriptors, and cannot gain rights again (`PR_SET_NO_NEW_PRIVS`). It dies with the thread that started
 //! it (`PR_SET_PDEATHSIG`), so start helpers from a thread that lives as long as the daemon.
+//!
+//! The program is begun as root and becomes the owner's by itself ([`Owner::become_owner`]): a process that is the owner's while it is being
+//! started could be stopped by the owner, and the daemon would wait for it for good.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use limelight_abi::sense::{MAX_PACKET_BYTES, SenseError, SenseMessage};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
-use nix::unistd::{Pid, Uid, User, getpid, getppid};
+use nix::unistd::{Gid, Pid, Uid, User, geteuid, getpid, getppid, setgroups, setresgid, setresuid};
 
 use crate::displays::Display;
 
@@ -34,9 +42,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The program could not be started as the owner.
-    #[error(
-        "cannot start {helper} for {display} as uid {uid}: {source}; it must be readable and executable for everybody"
-    )]
+    #[error("cannot start {helper} for {display} as uid {uid}: {source}; it must be a program")]
     Start {
         /// The helper's program.
         helper: PathBuf,
@@ -63,19 +69,95 @@ pub enum ReceiveError {
     Socket(io::Error),
 }
 
+/// Whose helper it is: who owns the display.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The owner's user id.
+    pub uid: u32,
+    /// And group id.
+    pub gid: u32,
+}
+
+/// Address space of a helper, several times what it needs: a server that answers without end must not take the machine's memory.
+const HELPER_BYTES: u64 = 256 << 20;
+
+impl Owner {
+    /// Make this process the owner's, for good and with bounded memory. Where the caller is not root, it is the owner already.
+    ///
+    /// # Errors
+    /// The system refuses, or the daemon has ended meanwhile.
+    pub fn become_owner(self) -> io::Result<()> {
+        setrlimit(Resource::RLIMIT_AS, HELPER_BYTES, HELPER_BYTES)?;
+        // Where memory is short all the same, a helper can be started again.
+        std::fs::write("/proc/self/oom_score_adj", "1000")?;
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let parent = getppid();
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        setgroups(&[])?;
+        setresgid(gid, gid, gid)?;
+        setresuid(uid, uid, uid)?;
+        // Another user's process forgets it.
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if getppid() != parent {
+            return Err(Errno::ESRCH.into());
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Owner {
+    /// `UID:GID`, as [`Owner::from_str`] reads it.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}:{}", self.uid, self.gid)
+    }
+}
+
+impl FromStr for Owner {
+    type Err = String;
+
+    /// `UID:GID`, as it is displayed.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("{text:?} is not UID:GID; the daemon starts this command by itself");
+        let (uid, gid) = text.split_once(':').ok_or_else(refused)?;
+        Ok(Self { uid: uid.parse().map_err(|_| refused())?, gid: gid.parse().map_err(|_| refused())? })
+    }
+}
+
+/// Helpers that were killed and had not ended yet: one that waits for a network file system does not until that answers.
+static ENDING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// How long whoever drops a helper waits for its end, and how often it looks.
+const END_WITHIN: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Take note of the helpers that have ended since they were dropped. Never waits.
+pub fn reap() {
+    let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+}
+
 /// A running helper. Dropping it ends the helper.
 #[derive(Debug)]
 pub struct Helper {
-    child: Child,
+    child: Option<Child>,
+    pid: u32,
     socket: OwnedFd,
     packet: Vec<u8>,
+    received: usize,
 }
 
 impl Helper {
     /// Its pid.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
+    }
+
+    /// How many bytes it has sent since this was last asked.
+    pub fn take_received(&mut self) -> usize {
+        std::mem::take(&mut self.received)
     }
 
     /// Its next message; `None` if it has none now. Never waits: poll [`Self::as_fd`].
@@ -86,6 +168,7 @@ impl Helper {
         match recv(self.socket.as_raw_fd(), &mut self.packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC) {
             Ok(0) => Err(ReceiveError::Ended),
             Ok(bytes) => {
+                self.received = self.received.saturating_add(bytes);
                 let packet = self.packet.get(..bytes).ok_or(SenseError::TooLong { bytes })?;
                 Ok(Some(SenseMessage::decode(packet)?))
             }
@@ -104,9 +187,16 @@ impl AsFd for Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It holds nothing that would need an orderly end. Both fail only if it has ended and been waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let Some(mut child) = self.child.take() else { return };
+        // It holds nothing that would need an orderly end. This fails only if it has ended and been waited for.
+        let _ = child.kill();
+        for _ in 0..END_WITHIN {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(child);
     }
 }
 
@@ -129,7 +219,7 @@ pub fn spawn_helper(display: &Display, helper: &Path) -> Result<Helper, SpawnErr
         uid: display.uid,
         source,
     })?;
-    Ok(Helper { child, socket: ours, packet: vec![0; MAX_PACKET_BYTES] })
+    Ok(Helper { pid: child.id(), child: Some(child), socket: ours, packet: vec![0; MAX_PACKET_BYTES], received: 0 })
 }
 
 fn command(display: &Display, helper: &Path, report: RawFd) -> Command {
@@ -138,22 +228,20 @@ fn command(display: &Display, helper: &Path, report: RawFd) -> Command {
     command
         .args([OsStr::new("watch"), "--display".as_ref(), display.name.as_ref(), "--report-fd".as_ref()])
         .arg(report.to_string())
+        .args(["--owner".to_owned(), Owner { uid: display.uid, gid: display.gid }.to_string()])
         .env_clear()
         .env("DISPLAY", &display.name)
         .env("HOME", home)
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        // Setting a uid as root also drops every supplementary group (std::os::unix::process::CommandExt::uid).
-        .gid(display.gid)
-        .uid(display.uid);
+        .stdout(Stdio::null());
     if let Some(xauthority) = &display.xauthority {
         command.env("XAUTHORITY", xauthority);
     }
     command
 }
 
-/// Runs in the child, as the owner, just before the helper's program.
+/// Runs in the child just before the helper's program.
 fn prepare(report: RawFd, parent: Pid) -> io::Result<()> {
     prctl::set_no_new_privs()?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;

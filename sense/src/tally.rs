@@ -10,7 +10,7 @@ use crate::period::{PeriodNo, Periods, round_pct};
 use crate::report::{Closed, Report};
 
 /// Length of a period: HuC reports once a second (§4.1).
-const PERIOD: Duration = Duration::from_secs(1);
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// A question for the server: which process the client with this base is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

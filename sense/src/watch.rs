@@ -12,6 +12,7 @@ use crate::error::{SessionEnd, WatchError};
 use crate::procs::LAST_DISPLAY;
 use crate::report::Report;
 use crate::session;
+use crate::spawn::Owner;
 
 /// Time between two attempts to reach a display that went away.
 const RETRY: Duration = Duration::from_millis(500);
@@ -26,6 +27,8 @@ pub struct WatchOptions {
     pub display: String,
     /// A `SOCK_SEQPACKET` socket for [`SenseMessage`] packets.
     pub report: OwnedFd,
+    /// As whom, where the process is not the owner's yet.
+    pub owner: Option<Owner>,
 }
 
 impl WatchOptions {
@@ -33,7 +36,7 @@ impl WatchOptions {
     ///
     /// # Errors
     /// [`WatchError::NotASocket`] if no descriptor of that number was handed over.
-    pub fn from_numbers(display: String, report_fd: RawFd) -> Result<Self, WatchError> {
+    pub fn from_numbers(display: String, report_fd: RawFd, owner: Option<Owner>) -> Result<Self, WatchError> {
         let refused = |reason: &str| WatchError::NotASocket { reason: format!("descriptor {report_fd} {reason}") };
         if report_fd < 3 {
             return Err(refused("is not one that was handed over"));
@@ -43,7 +46,7 @@ impl WatchOptions {
         // A duplicate is owned here without doubt; the original stays open until exit, which nobody notices: the daemon
         // holds the only other end.
         let report = inherited.try_clone_to_owned().map_err(|error| refused(&error.to_string()))?;
-        Ok(Self { display, report })
+        Ok(Self { display, report, owner })
     }
 }
 
@@ -55,6 +58,9 @@ impl WatchOptions {
 /// [`WatchError`] where the display cannot be watched at all. A display that was watched and went away is no error: the
 /// daemon is told, and the display is waited for.
 pub fn watch(options: WatchOptions) -> Result<(), WatchError> {
+    if let Some(owner) = options.owner {
+        owner.become_owner().map_err(|source| WatchError::System { action: "become the display's owner", source })?;
+    }
     prctl::set_dumpable(false)
         .map_err(|errno| WatchError::System { action: "protect this process's memory", source: errno.into() })?;
     let mut report = Report::new(options.report)?;

@@ -18,6 +18,8 @@ use limelight_sense::spawn::{Helper, ReceiveError, SpawnError, spawn_helper};
 
 /// A user without a session: `nobody` on Debian.
 const NOBODY: u32 = 65_534;
+/// Another: what is done to all processes of a user is not to meet those of other tests.
+const NOBODYS_NEIGHBOUR: u32 = 65_432;
 
 fn may_change_users() -> bool {
     let root = nix::unistd::Uid::effective().is_root();
@@ -81,6 +83,12 @@ fn a_helper_has_nothing_of_roots() {
     assert_eq!(status_line(pid, "Groups:"), "");
     assert_eq!(status_line(pid, "CapEff:"), "0000000000000000");
     assert_eq!(status_line(pid, "NoNewPrivs:"), "1");
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    assert!(
+        limits.lines().any(|line| line.starts_with("Max address space") && !line.contains("unlimited")),
+        "{limits}"
+    );
+    assert_eq!(fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim(), "1000");
     let environ = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
     let mut names: Vec<&str> =
         environ.split_terminator('\0').filter_map(|entry| Some(entry.split_once('=')?.0)).collect();
@@ -95,6 +103,25 @@ fn a_helper_has_nothing_of_roots() {
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&proc), 0, "its memory is open to others of the same user");
     drop(helper);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+/// Its owner may stop a helper, and keeps nobody waiting by it: neither who starts it nor who ends it.
+#[test]
+fn a_stopped_helper_keeps_nobody_waiting() {
+    if !may_change_users() || !have(&["Xvfb"]) {
+        return;
+    }
+    let (_dir, program) = public_dir();
+    let server = Server::start(&[]);
+    let mut stopper = Command::new("sh");
+    stopper.args(["-c", "while :; do kill -STOP -1; done"]).uid(NOBODYS_NEIGHBOUR).gid(NOBODYS_NEIGHBOUR);
+    let stopper = Running::start(&mut stopper);
+    let began = Instant::now();
+    for _ in 0..50 {
+        drop(spawn_helper(&display_of(&server, NOBODYS_NEIGHBOUR), &program).unwrap());
+    }
+    assert!(began.elapsed() < PATIENCE, "50 helpers took {:?}", began.elapsed());
+    drop(stopper);
 }
 
 /// A helper ends by itself with its daemon, even when that is killed.

@@ -16,7 +16,11 @@ use limelight_sense::WatchError;
 use nix::sys::signal::Signal;
 use painter::{Painter, rectangle};
 use x11rb::connection::Connection;
-use x11rb::protocol::xproto::{ChangeWindowAttributesAux, ConnectionExt as _, EventMask};
+use x11rb::protocol::randr::{self, ConnectionExt as _};
+use x11rb::protocol::xproto::{
+    CONFIGURE_NOTIFY_EVENT, ChangeWindowAttributesAux, ConfigureNotifyEvent, ConnectionExt as _, DESTROY_NOTIFY_EVENT,
+    DestroyNotifyEvent, EventMask,
+};
 
 const TWO_PERIODS: Duration = Duration::from_millis(2200);
 
@@ -176,6 +180,79 @@ fn missing_extensions_leave_the_rest_working() {
     let server = Server::start(&["-extension", "X-Resource"]);
     let error = Watcher::start_silently(&server.name()).result().unwrap_err();
     assert!(matches!(error, WatchError::MissingExtension { extension: "X-Resource", .. }), "{error:?}");
+}
+
+fn greetings(heard: &[SenseMessage]) -> Vec<(u32, u32)> {
+    let size = |message: &SenseMessage| match message {
+        SenseMessage::Hello { width, height, .. } => Some((*width, *height)),
+        _ => None,
+    };
+    heard.iter().filter_map(size).collect()
+}
+
+/// What a client says by SendEvent is no news: the screen keeps its size, and a window that is said to have gone is watched on.
+#[test]
+fn events_that_clients_send_are_not_believed() {
+    if !have(&["Xvfb"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let painter = Painter::new(&server.name());
+    let window = painter.window(rectangle(0, 0, 100, 80));
+    let mut watcher = Watcher::start(&server.name());
+    let (conn, root) = (&painter.conn, painter.root);
+    for width in 1..500 {
+        let size = ConfigureNotifyEvent {
+            response_type: CONFIGURE_NOTIFY_EVENT,
+            sequence: 0,
+            event: root,
+            window: root,
+            above_sibling: x11rb::NONE,
+            x: 0,
+            y: 0,
+            width,
+            height: 5,
+            border_width: 0,
+            override_redirect: false,
+        };
+        conn.send_event(false, root, EventMask::STRUCTURE_NOTIFY, size).unwrap();
+    }
+    let end = DestroyNotifyEvent { response_type: DESTROY_NOTIFY_EVENT, sequence: 0, event: root, window };
+    conn.send_event(false, root, EventMask::SUBSTRUCTURE_NOTIFY, end).unwrap();
+    painter.sync();
+    assert_eq!(greetings(&watcher.listen(TWO_PERIODS).0), []);
+    painter.paint(window, rectangle(0, 0, 100, 80));
+    let changed = watcher.listen(TWO_PERIODS).changed_pct(std::process::id());
+    assert!((0.99..=1.01).contains(&changed), "{changed} % of the screen");
+}
+
+/// A screen that changes its size all the time is told of once a period, and its last size is told.
+#[test]
+fn sizes_are_told_once_a_period() {
+    if !have(&["Xvfb"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let painter = Painter::new(&server.name());
+    let (conn, root) = (&painter.conn, painter.root);
+    conn.randr_query_version(1, 3).unwrap().reply().unwrap();
+    let resources = conn.randr_get_screen_resources_current(root).unwrap().reply().unwrap();
+    for crtc in resources.crtcs {
+        let (at, rotation) = (resources.config_timestamp, randr::Rotation::ROTATE0);
+        conn.randr_set_crtc_config(crtc, 0, at, 0, 0, 0, rotation, &[]).unwrap().reply().unwrap();
+    }
+    let mut watcher = Watcher::start(&server.name());
+    let began = Instant::now();
+    let mut last = (0, 0);
+    for round in 0..300_u16 {
+        last = (600 + round % 100, 500);
+        conn.randr_set_screen_size(root, last.0, last.1, 300, 200).unwrap().check().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let told = greetings(&watcher.listen(TWO_PERIODS).0);
+    let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 1;
+    assert!((2..=most).contains(&told.len()), "{told:?}, at most {most}");
+    assert_eq!(told.last(), Some(&(last.0.into(), last.1.into())));
 }
 
 /// Ten thousand windows that come and go, and eight hundred clients, do not confuse the helper or keep it busy.

@@ -148,7 +148,7 @@ impl Watcher {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (ours, report) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
         let display = display.to_owned();
-        let thread = std::thread::spawn(move || watch(WatchOptions { display, report }));
+        let thread = std::thread::spawn(move || watch(WatchOptions { display, report, owner: None }));
         Self { socket: Some(ours), thread: Some(thread) }
     }
 
