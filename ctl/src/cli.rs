@@ -75,6 +75,9 @@ pub enum Command {
         /// Where to report: an open socket.
         #[arg(long)]
         report_fd: i32,
+        /// Whose display it is, as UID:GID; the process becomes theirs.
+        #[arg(long)]
+        owner: Option<limelight_sense::spawn::Owner>,
     },
 }
 

@@ -11,13 +11,14 @@ mod status;
 mod table;
 
 use std::io::{self, Write};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use limelight_daemon::control::{SOCKET, ask};
 use limelight_daemon::view::Request;
+use limelight_sense::spawn::Owner;
 use serde_json::Value;
 use simplelog::{ColorChoice, ConfigBuilder, LevelFilter, TermLogger, TerminalMode};
 
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     match obey(cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("limelight: {error:#}");
+            // Not `eprintln!`, which panics where it cannot be written. The status tells all the same.
+            let _ = writeln!(io::stderr(), "limelight: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -51,7 +53,7 @@ fn obey(command: Command) -> Result<ExitCode> {
             print(&text)?;
         }
         Command::Man { folder } => docs::man(&folder)?,
-        Command::Watch { display, report_fd } => watch(&display, report_fd)?,
+        Command::Watch { display, report_fd, owner } => watch(display, report_fd, owner)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -96,18 +98,9 @@ fn print(text: &[u8]) -> Result<()> {
     }
 }
 
-fn watch(display: &str, report_fd: RawFd) -> Result<()> {
-    if report_fd <= 2 || nix::fcntl::fcntl(borrow(report_fd), nix::fcntl::FcntlArg::F_GETFD).is_err() {
-        bail!("--report-fd={report_fd} is not open; the daemon starts this command by itself");
-    }
+fn watch(display: String, report_fd: RawFd, owner: Option<Owner>) -> Result<()> {
+    let options = limelight_sense::WatchOptions::from_numbers(display, report_fd, owner)?;
     log_to_stderr(LevelFilter::Info)?;
-    // SAFETY: it is open, and whoever started us opened it for us to own; nothing else in this process uses it.
-    let report = unsafe { OwnedFd::from_raw_fd(report_fd) };
-    limelight_sense::watch(limelight_sense::WatchOptions { display: display.to_owned(), report })?;
+    limelight_sense::watch(options)?;
     Ok(())
-}
-
-fn borrow<'a>(fd: RawFd) -> std::os::fd::BorrowedFd<'a> {
-    // SAFETY: used for one system call that fails where the descriptor is not open; fd is not -1, see above.
-    unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }

@@ -146,6 +146,14 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
+/// Where not even the error can be written, the status still tells of it.
+#[test]
+fn a_full_stderr_keeps_the_status() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let arguments = ["watch", "--display=:0", "--report-fd=77"];
+    assert_eq!(Command::new(PROGRAM).args(arguments).stderr(full).status().unwrap().code(), Some(1));
+}
+
 /// Installing puts every part where it belongs, uninstalling takes every part away, and bad arguments change nothing.
 #[test]
 fn install_and_uninstall() {

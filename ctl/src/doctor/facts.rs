@@ -35,6 +35,8 @@ pub struct Facts {
     pub btf: bool,
     /// Functions of sched_ext whose description is broken.
     pub malformed: Vec<String>,
+    /// Does the kernel's configuration lie where libbpf reads it?
+    pub kconfig: bool,
     /// Are cgroups' CPU weights passed to a scheduler?
     pub cgroup_weights: bool,
     /// Is the kernel's function tracer there, which BPF programs attach through?
@@ -89,8 +91,11 @@ fn kernel(top: &Path) -> Facts {
     // Types are listed by name: the name of a trace point's type is there exactly if the trace point is.
     let described = |name: &str| memchr::memmem::find(&types, format!("\0btf_trace_{name}\0").as_bytes()).is_some();
     let enabled = read("sys/kernel/sched_ext/state").is_some_and(|state| state != "disabled");
+    let release = read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let readable = |path: &str| fs::File::open(top.join(path)).is_ok();
     Facts {
-        kernel: read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        kconfig: readable(&format!("boot/config-{release}")) || readable("proc/config.gz"),
+        kernel: release,
         sched_ext: top.join("sys/kernel/sched_ext").is_dir(),
         loaded: enabled.then(|| read("sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".to_owned())),
         btf: !types.is_empty(),
@@ -168,6 +173,18 @@ mod tests {
         assert_eq!(found.loaded.as_deref(), Some("scx_lavd_1.1.4"));
         assert!(found.sched_ext && found.btf && found.function_tracer && found.missing_trace_points.is_empty());
         assert_eq!(found.kernel, "7.2.13");
+    }
+
+    /// The configuration counts where it is the running kernel's, or the kernel itself shows it.
+    #[test]
+    fn the_configuration_of_this_kernel() {
+        for (path, expected) in [("boot/config-7.2.13", true), ("boot/config-6.18.15", false), ("proc/config.gz", true)]
+        {
+            let top = tempfile::tempdir().unwrap();
+            put(top.path(), "proc/sys/kernel/osrelease", b"7.2.13\n");
+            put(top.path(), path, b"CONFIG_HZ=250\n");
+            assert_eq!(kernel(top.path()).kconfig, expected, "{path}");
+        }
     }
 
     /// A kernel with nothing is described as such, not as an error.

@@ -54,7 +54,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     if facts.sched_ext {
         findings.push(loaded(facts));
     }
-    findings.extend([btf(facts), function_tracer(facts), trace_points(facts)]);
+    findings.extend([btf(facts), kconfig(facts), function_tracer(facts), trace_points(facts)]);
     if facts.sched_ext && facts.btf {
         findings.push(cgroup_weights(facts));
     }
@@ -109,6 +109,20 @@ fn btf(facts: &Facts) -> Finding {
         format!("broken for {}: the kernel was built with pahole before 1.26", facts.malformed.join(", ")),
         "boot a kernel built with pahole 1.26 or later",
     )
+}
+
+fn kconfig(facts: &Facts) -> Finding {
+    match facts.kconfig {
+        true => good("kernel configuration", "there"),
+        false => bad(
+            "kernel configuration",
+            format!(
+                "cannot be read at /boot/config-{} nor at /proc/config.gz; BPF programs are built for it as they are loaded",
+                facts.kernel
+            ),
+            "modprobe configs, or put the file that the kernel was built with there",
+        ),
+    }
 }
 
 fn function_tracer(facts: &Facts) -> Finding {
@@ -193,7 +207,7 @@ fn displays(facts: &Facts) -> Vec<Finding> {
             "display",
             format!("{name} cannot be watched: {reason}"),
             SEEN_BY,
-            "put the limelight program where everybody may execute it, such as /usr/local/bin (packaging/install does)",
+            "see that the limelight program is still where it was started from, and executable (packaging/install puts it into place)",
         ),
         DisplayFact::NotTried => less(
             "display",
@@ -218,6 +232,7 @@ mod tests {
             kernel: "7.2.13+deb14-amd64".to_owned(),
             sched_ext: true,
             btf: true,
+            kconfig: true,
             cgroup_weights: true,
             function_tracer: true,
             daemon: Some("0.1.0".to_owned()),
@@ -239,11 +254,12 @@ mod tests {
     /// Each thing without which it cannot work is bad, alone, and has a fix.
     #[test]
     fn what_is_needed_is_bad_when_missing() {
-        let cases: [Case; 6] = [
+        let cases: [Case; 7] = [
             ("kernel", |facts| facts.kernel = "6.1.0-41-amd64".to_owned()),
             ("sched_ext", |facts| facts.sched_ext = false),
             ("loaded scheduler", |facts| facts.loaded = Some("scx_bpfland_1.1.4".to_owned())),
             ("kernel types (BTF)", |facts| facts.malformed = vec!["scx_bpf_dsq_insert".to_owned()]),
+            ("kernel configuration", |facts| facts.kconfig = false),
             ("function tracer", |facts| facts.function_tracer = false),
             ("trace points", |facts| facts.missing_trace_points = vec!["workqueue_queue_work"]),
         ];
