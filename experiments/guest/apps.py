@@ -7,6 +7,7 @@ sizes (mpv) for Xine and MPlayer; `game`, which takes all the CPU it can get, fo
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,20 +31,16 @@ class Application:
     name: str
     group: desk.Group
     title: str = ""
-    #: arguments of `person` while it is measured; empty: the person only looks on
-    activity: tuple[str, ...] = ()
+    #: what `person` does while it is measured; empty: the person only looks on
+    activity: str = ""
     people: list = field(default_factory=list)
 
     def attend(self, seconds: float) -> None:
         """Lets the person do their part for `seconds`; returns at once."""
         if not self.activity:
             return
-        action, *options = self.activity
-        if action == "type":
-            options += ["--count", str(max(1, int(seconds * 8)))]
-        else:
-            options += ["--seconds", str(max(1, int(seconds)))]
-        self.people.append(desk.person(action, self.title, *options, wait=False))
+        options = ("--count", seconds * 8) if self.activity == "type" else ("--seconds", seconds)
+        self.people.append(desk.person(self.activity, self.title, options[0], str(max(1, int(options[1]))), wait=False))
 
     def leave(self) -> list[dict]:
         """Waits until the person is done; returns what they saw."""
@@ -54,6 +51,18 @@ class Application:
     def stop(self) -> None:
         """Ends the application."""
         self.group.stop()
+
+
+def _mpv_socket(title: str) -> Path:
+    return Path(f"/tmp/mpv-{title}")
+
+
+def rewind(title: str = "film") -> None:
+    """Lets the film begin anew, and play: where it starts over by itself after a minute it stops for a moment, loaded or not."""
+    with socket.socket(socket.AF_UNIX) as player:
+        player.connect(str(_mpv_socket(title)))
+        player.sendall(b'{"command": ["seek", 0, "absolute"]}\n')
+    time.sleep(desk.SETTLE_S)
 
 
 def film(size: str = "small", title: str = "film", position: str = "+20+20") -> Application:
@@ -68,7 +77,7 @@ def film(size: str = "small", title: str = "film", position: str = "+20+20") -> 
     group.start(
         "mpv", "--no-config", "--vo=x11", "--no-audio", "--loop-file=inf", "--no-terminal", "--osc=no", "--no-osd-bar",
         "--load-scripts=no", "--cursor-autohide=no", "--stop-screensaver=no", f"--title={title}",
-        f"--geometry={FILM_GEOMETRY[size]}{position}", "--vd-lavc-threads=1", str(copy),
+        f"--geometry={FILM_GEOMETRY[size]}{position}", "--vd-lavc-threads=1", f"--input-ipc-server={_mpv_socket(title)}", str(copy),
     )
     desk.wait_until(lambda: desk.person("watch", title, "--seconds", "1")["intervals_ns"], f"the first frame of {source.name}")
     return Application(title, group, title)
@@ -76,20 +85,21 @@ def film(size: str = "small", title: str = "film", position: str = "+20+20") -> 
 
 def editor(which: str) -> Application:
     """vim or emacs in a terminal, typed into."""
-    commands = {"vim": ("vim", "-u", "NONE", "-n"), "emacs": ("emacs", "-nw", "-Q")}
+    # Not by a key `i`: a disk that is slow today lets vim lose it, and of what is then typed as commands not all is to be seen. Without
+    # -N (nocompatible) what the terminal answers to its questions begins with an escape that ends the inserting.
+    commands = {"vim": ("vim", "-N", "-u", "NONE", "-n", "-c", "startinsert"), "emacs": ("emacs", "-nw", "-Q")}
     group = desk.Group(which)
     group.start("xterm", "-T", which, "-geometry", "80x24+40+40", "-e", *commands[which])
-    activity = ("type", "--before", "i") if which == "vim" else ("type",)
     desk.wait_until(lambda: desk.processes(which), f"{which} in its terminal")
     desk.wait_until(group.at_rest, f"{which} at rest")
-    return Application(which, group, which, activity)
+    return Application(which, group, which, "type")
 
 
 def game() -> Application:
     """The adaptive OpenGL program, with the pointer moving over it. The frames are drawn by the CPU, in its own process."""
     group = desk.Group("game")
     group.start("game", wait_for="ready", env={"LP_NUM_THREADS": "0", "LIBGL_ALWAYS_SOFTWARE": "1"})
-    return Application("game", group, "game", ("wander",))
+    return Application("game", group, "game", "wander")
 
 
 def batch(kind: str, count: int, seed: int) -> Application:
@@ -161,6 +171,7 @@ def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> t
     time.sleep(WARM_UP_S)
     background = desk.start_load(load, count, seed)
     try:
+        rewind()
         recorder = desk.Wakelat(seconds + 1, {"player": player.group.pids(), "x": [desk.x_server()]})
         eye, out = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
         groups = {"player": player.group, "x": x, **({"load": background} if background else {})}

@@ -21,7 +21,7 @@ WORDS = "What the person is attending to runs first."
 
 def type_words() -> None:
     """Types WORDS into the editor, 8 characters a second."""
-    subprocess.run([*ABOVE, "xdotool", "search", "--name", "^vim$", "windowfocus", "key", "i"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*ABOVE, "xdotool", "search", "--name", "^vim$", "windowfocus"], check=True, stdout=subprocess.DEVNULL)
     for number, line in enumerate(WORDS.split("\\n")):
         keys = ["key", "Return"] if number else []
         subprocess.run([*ABOVE, "xdotool", *keys, "type", "--delay", "125", line], check=True)

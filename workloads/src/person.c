@@ -25,7 +25,6 @@
 
 struct options {
 	const char *action, *title, *out;
-	const char *before; /* type: letters pressed first, unmeasured (vi's i) */
 	uint64_t count, seconds, seed;
 	uint64_t interval_ns; /* between two keys or motions, on the average */
 };
@@ -39,7 +38,7 @@ struct record {
 static void usage(void)
 {
 	die_usage("usage: person type|watch|drag|start|wander --title T --out FILE [--count N] [--seconds S]\n"
-		  "              [--interval-us N] [--seed N] [--before LETTERS]");
+		  "              [--interval-us N] [--seed N]");
 }
 
 static struct options parse(int argc, char **argv)
@@ -58,8 +57,6 @@ static struct options parse(int argc, char **argv)
 			options.title = value;
 		else if (!strcmp(argv[i], "--out"))
 			options.out = value;
-		else if (!strcmp(argv[i], "--before"))
-			options.before = value;
 		else if (!strcmp(argv[i], "--count"))
 			options.count = parse_number("--count", value, 1, 100000);
 		else if (!strcmp(argv[i], "--seconds"))
@@ -106,8 +103,6 @@ static void type(struct eye *eye, const struct options *options, struct record *
 
 	random_seed(&random, options->seed);
 	eye_focus(eye, window);
-	for (const char *letter = options->before; letter && *letter; letter++)
-		eye_press(eye, (KeySym)*letter); /* a letter's keysym is its Latin-1 code */
 	sleep_until_ns(now_ns() + NS_PER_S);
 	eye_watch(eye, window);
 	for (uint64_t i = 0; i < options->count; i++) {
