@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from vmlab import samples
+from vmlab import payload, samples
 from vmlab.errors import KernelFault, LabError
 from vmlab.experiment import Experiment, Point
 from vmlab.judge import Row
@@ -113,7 +113,7 @@ def _prepare(guest: Guest, plan: Plan) -> None:
         guest.put(path, "/root/in/assets")
 
 
-def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
+def _measure(guest: Guest, plan: Plan, machine: Options, point: Point) -> Outcome:
     """One point in a prepared guest.
 
     A scheduler under which the programs beside a load never come to their end has a result: it stalled, or was ejected. Any other
@@ -126,6 +126,7 @@ def _measure(guest: Guest, plan: Plan, point: Point) -> Outcome:
         env={
             "LIMELIGHT_POINT": json.dumps(point),
             "LIMELIGHT_RESULT": "/root/out/result.json",
+            "LIMELIGHT_FLOOR": "1" if machine.sched == payload.FLOOR else "",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": "/root/in/guest",
         },
@@ -178,7 +179,7 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
                 index, point = waiting.pop(0)
                 shown = ", ".join(f"{name} {value}" for name, value in point.items())
                 say(f"{machine.sched}, {machine.cpus} CPU, boot {number + 1}, {len(waiting)} points left: {shown}")
-                outcomes[index] = _measure(guest, plan, point)
+                outcomes[index] = _measure(guest, plan, machine, point)
                 say(f"measured, {outcomes[index].virtual_s:.0f} s of the guest's time")
                 if not plan.experiment.ends_scheduler and not guest.scheduler_alive():
                     outcomes[index].ejected = _why_ejected(guest)

@@ -75,15 +75,17 @@ class Expectation:
     of_scheduler: str = ""
     slack: float = 0.0
     where: dict[str, list[Value]] = field(default_factory=dict)
+    cpus: list[int] = field(default_factory=list)  # on machines with so many CPUs; empty: on all
 
     @property
     def observation(self) -> bool:
         """True where a miss is worth telling but fails nothing."""
         return self.scheduler != "limelight"
 
-    def applies(self, scheduler: str, point: Point) -> bool:
+    def applies(self, scheduler: str, cpus: int, point: Point) -> bool:
         """Whether the bound is meant for this row."""
-        return scheduler == self.scheduler and all(point.get(name) in allowed for name, allowed in self.where.items())
+        meant = scheduler == self.scheduler and cpus in (self.cpus or [cpus])
+        return meant and all(point.get(name) in allowed for name, allowed in self.where.items())
 
 
 @dataclass(frozen=True)

@@ -117,5 +117,5 @@ def judge(experiment: Experiment, judged: list[Row], rows: list[Row]) -> list[Ve
         _judge_one(expectation, row, rows)
         for row in judged
         for expectation in experiment.expected
-        if expectation.applies(row.scheduler, row.point)
+        if expectation.applies(row.scheduler, row.cpus, row.point)
     ]

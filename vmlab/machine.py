@@ -59,6 +59,8 @@ class Options:
     sched_args: Sequence[str] = ()
     """Further arguments of the scheduler's program."""
     cpus: int = 1
+    llcs: int = 1
+    """Last-level caches, each shared by as many of the CPUs."""
     memory_mb: int = 2048
     kernel: str = "7.2"
     """Series of the kernel: see `vmlab.kernels.SERIES`."""
@@ -80,6 +82,11 @@ class Options:
     """`raise` or `collect`: what a hit in the kernel log does at the end."""
     tty: bool = False
     """Give the guest a console on this terminal (`./lab shell`)."""
+
+    @property
+    def processors(self) -> str:
+        """CPUs, and caches where there are several, as part of a name: 4cpu, 4cpu-2llc."""
+        return f"{self.cpus}cpu" + (f"-{self.llcs}llc" if self.llcs > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -240,8 +247,9 @@ def _prepare(options: Options, vm: qemu.Process, say: Callable[[str], None]) -> 
         vm.resume()
         hello = channel.answer(begin, options.boot_timeout_s)
         desk = f", {options.display} and openbox" if options.desktop else ""
+        caches = f" on {options.llcs} caches" if options.llcs > 1 else ""
         charge = f", {hello['ops']} in charge" if hello["ops"] else ""
-        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){desk}{charge}")
+        say(f"guest is up: Linux {hello['release']}, {options.cpus} CPU(s){caches}{desk}{charge}")
     except LabError as error:
         raise vm.explain(error) from error
     vm.pause()

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 TREE = Path(__file__).resolve().parent.parent
 STEP_MB = 512
 """The disk's size is a multiple of this, because the state of a booted machine is kept with the size it has seen."""
-PLAIN = ("none", "eevdf")
+FLOOR = "fifo"
+"""The kernel's own scheduler, with the display and the programs of the person in SCHED_FIFO: what no scheduler that has to find them out can do
+better. With several CPUs nothing else says how much of a figure is the laboratory's doing (vmlab/README.md)."""
+PLAIN = ("none", "eevdf", FLOOR)
 """Scheduler names that load nothing: the kernel's own is in charge."""
 
 
@@ -68,6 +71,9 @@ def check(options: Options) -> None:
         raise UsageError(f"no kernel {options.kernel!r}", f"the laboratory has {', '.join(kernels.SERIES)}", f"./lab exec --kernel {kernels.DEFAULT}")
     if not 1 <= options.cpus <= 64:
         raise UsageError(f"no machine with {options.cpus} CPUs", "the laboratory makes 1 to 64", "./lab exec --cpus 4")
+    if options.llcs < 1 or options.cpus % options.llcs:
+        reason = "each has as many of them as the others"
+        raise UsageError(f"{options.cpus} CPUs cannot share {options.llcs} last-level caches", reason, "./lab exec --cpus 4 --llcs 2")
     if not 256 <= options.memory_mb <= 65536:
         raise UsageError(f"no machine with {options.memory_mb} MB of memory", "the laboratory makes 256 to 65536", "./lab exec --memory 2048")
     if not re.fullmatch(r"[1-9]\d{2,3}x[1-9]\d{2,3}", options.screen):

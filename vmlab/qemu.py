@@ -106,7 +106,7 @@ def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> li
     drives = [(parts.image.disk, "on"), (parts.kernel.disk, "on"), (disk, "off")]
     result = [
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max",
-        "-m", f"{options.memory_mb}M", "-smp", str(options.cpus),
+        "-m", f"{options.memory_mb}M", "-smp", f"{options.cpus},sockets={options.llcs}" if options.llcs > 1 else str(options.cpus),
         *accelerator(options.fast, Path("/proc/cpuinfo").read_text()), *turns(options),
         "-kernel", str(parts.kernel.image), "-initrd", str(parts.kernel.initramfs), "-append", " ".join(words),
         "-chardev", f"file,id=log,path={directory}/console", "-serial", "chardev:log",

@@ -57,7 +57,7 @@ def get(options: Options, parts: Parts, disk: Path, say: Callable[[str], None]) 
         _build(options, parts, size_mb, into, booted / "state", load)
 
     # A scheduler that is being worked on has many builds, and several people may have one each: they do not replace each other.
-    name = f"warm-{options.kernel}-{options.cpus}cpu-{options.sched}"
+    name = f"warm-{options.kernel}-{options.processors}-{options.sched}"
     home = cache.item(name, cache.key(booted.name, parts.scheduler, *command), build, needs_mb=NEEDS_MB, replaces=False)
     home.touch()
     return home / "state"
@@ -79,7 +79,7 @@ def _booted(options: Options, parts: Parts, size_mb: int, say: Callable[[str], N
         _build(options, parts, size_mb, into, None, boot)
 
     clock = "fast" if options.fast else "icount"
-    name = "-".join(["warm", options.kernel, f"{options.cpus}cpu", f"{options.memory_mb}M", clock, options.init, *desk, f"{size_mb}M"])
+    name = "-".join(["warm", options.kernel, options.processors, f"{options.memory_mb}M", clock, options.init, *desk, f"{size_mb}M"])
     home = cache.item(name, cache.key(*parts.qemu, *words, *desk), build, needs_mb=NEEDS_MB)
     home.touch()
     return home

@@ -55,3 +55,9 @@ def test_observations_on_others_fail_nothing():
     """A bound on the kernel's scheduler tells whether the paper's observation is seen; missing it is no failure of ours."""
     (verdict,) = verdicts(Expectation("m", "r", scheduler="eevdf", at_least=40.0), [row("eevdf", 10, m=1.0), row("limelight", 10, m=1.0)])
     assert verdict.passed is False and not verdict.failure
+
+
+def test_a_bound_may_be_for_some_machines_only():
+    """With `cpus` a bound judges the rows of machines with so many CPUs and no others."""
+    expectation = Expectation("m", "r", at_most=1.0, cpus=[4])
+    assert [v.passed for v in verdicts(expectation, [row("limelight", 4, m=2.0), row("limelight", 4, cpus=4, m=2.0)])] == [False]
