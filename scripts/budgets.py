@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks the budgets of CONTRIBUTING.md that no compiler checks: lengths of files and of C and Python functions, and licence lines."""
+"""Checks the budgets of CONTRIBUTING.md that no compiler checks: lengths of files, of C lines and of C and Python functions, and licence lines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ FUNCTION_LINES = 60
 CALLBACK_LINES = 40
 HEADER_LINES = 400
 README_LINES = 150
+C_COLUMNS = 150
 CODE = {".rs", ".c", ".h", ".py", ".sh"}
 SPDX = re.compile(r"SPDX-License-Identifier: (GPL-2\.0-only|MIT)\b")
 
@@ -53,6 +54,9 @@ def faults(path: Path, text: str) -> Iterator[str]:
     script = text.startswith("#!")
     if text and (path.suffix in CODE or script) and not SPDX.search("\n".join(text.splitlines()[:4])):
         yield f"{path}: no SPDX-License-Identifier in its first lines: add GPL-2.0-only"
+    for number, line in enumerate(text.splitlines(), 1) if path.suffix in (".c", ".h") else ():
+        if len(line) > C_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns, at most {C_COLUMNS}: break the line"
     functions = c_functions(text) if path.suffix in (".c", ".h") else python_functions(text) if path.suffix == ".py" else ()
     for line, name, lines in functions:
         limit = CALLBACK_LINES if "BPF_STRUCT_OPS" in name else FUNCTION_LINES

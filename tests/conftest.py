@@ -18,7 +18,7 @@ from vmlab.errors import LabError
 
 
 def _name(options: machine.Options) -> str:
-    parts = [options.kernel, f"{options.cpus}cpu"]
+    parts = [options.kernel, options.processors]
     parts += ["desktop"] if options.desktop else []
     parts += [options.sched] if options.sched not in ("none", "limelight") else []
     parts += [options.init] if options.init != "lab" else []

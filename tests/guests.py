@@ -12,7 +12,7 @@ from vmlab.machine import Machine, Options, Result
 
 SCRIPTS = Path(__file__).resolve().parent / "guest"
 STATE = "/sys/kernel/sched_ext/state"
-#: Loading takes 8 s of the laboratory's slow CPU, mostly in the kernel's verifier; several times that on four CPUs under load.
+#: Loading takes 2 s of the laboratory's slow CPU, mostly in the kernel's verifier; many times that on four CPUs under load.
 LOAD_S = 120
 #: Every series of kernels the project is tested on, and one CPU and four: a scheduler has different bugs on each.
 EVERYWHERE = [Options(kernel=kernel, cpus=cpus) for kernel in ("7.2", "6.18") for cpus in (1, 4)]
@@ -121,6 +121,20 @@ class Guest:
                 return
             self.check("sleep 0.1")
         raise AssertionError(f"{what}: not within {limit_s:g} s\n{self.log()}")
+
+    def wait_until_said(self, ask: Callable[[], str], ending: str, limit_s: float = 10) -> None:
+        """Asks until the answer ends with `ending`; else names the last one."""
+        said = ""
+
+        def is_said() -> bool:
+            nonlocal said
+            said = ask()
+            return said.endswith(ending)
+
+        try:
+            self.wait_for(is_said, f"the answer ends with {ending!r}", limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"{said!r}; {error}") from error
 
     def type(self, title: str, keys: int = 1, *options: str) -> None:
         """Has the person press keys in a window, and waits until the window has changed after each."""

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from tests.guests import LIMELIGHT, Guest
+from tests.guests import LIMELIGHT, Guest, on
 
 MACHINES = [LIMELIGHT, replace(LIMELIGHT, cpus=4)]
 #: Seconds measured: some hundred slices for each process.
@@ -20,6 +20,11 @@ def _hogs(guest: Guest, per_cpu: int, nice: int = 0) -> str:
 
 def _close(measured: float, expected: float) -> bool:
     return abs(measured / expected - 1) <= TOLERANCE
+
+
+def _jain(ran: list[float]) -> float:
+    """Jain's index of fairness: 1 where all have the same."""
+    return sum(ran) ** 2 / (len(ran) * sum(one * one for one in ran))
 
 
 def test_cpu_weight_is_respected(guest: Guest) -> None:
@@ -39,6 +44,30 @@ def test_cpu_weight_is_respected_down_the_tree(guest: Guest) -> None:
     assert _close(groups["top/y"] / groups["top/x"], 3.0), groups
 
 
+def test_cpu_weight_is_respected_after_changes(guest: Guest) -> None:
+    """What was made nicer, real-time, pinned or another cgroup's, and back again, while it ran or waited, counts as before."""
+    guest.start_limelight()
+    groups = guest.script("shares", SECONDS, "--stir", f"a:100:{_hogs(guest, 6)}", f"b:300:{_hogs(guest, 2)}")["groups"]
+    assert _close(groups["b"] / groups["a"], 3.0), groups
+
+
+@on(replace(LIMELIGHT, cpus=4))
+def test_cpu_weight_is_respected_beside_one_alone_on_its_cpu(guest: Guest) -> None:
+    """Of a cgroup's two processes one, alone on its CPU, is made nicer and back as it runs: the other still has but half of the weight."""
+    guest.start_limelight()
+    _alone, half, whole = guest.script("shares", SECONDS, "--renice", "a:100:0@0,0@1", "b:100:0@1")["processes"]
+    assert _close(whole / half, 2.0), f"{half} s against {whole} s"
+
+
+@on(replace(LIMELIGHT, cpus=4, llcs=2))
+def test_equals_get_equal_shares_whatever_cache(guest: Guest) -> None:
+    """Nine equal processes, seven of them on the two CPUs of one cache, one on each of the other's, are let go: Jain's index is at least 0.98."""
+    guest.start_limelight()
+    places = ",".join(f"0@{number % 2}" for number in range(7))
+    ran = guest.script("shares", SECONDS, "--spread", f"a:100:{places},0@2,0@3")["processes"]
+    assert _jain(ran) >= 0.98, ran
+
+
 def test_nice_is_respected(guest: Guest) -> None:
     """Processes of nice 0 and nice 5 in one cgroup share the CPU as the kernel's table of weights says, 3.06:1."""
     guest.start_limelight()
@@ -52,5 +81,4 @@ def test_equals_get_equal_shares(guest: Guest) -> None:
     """Equal processes get equal time: Jain's index of their CPU times is at least 0.98."""
     guest.start_limelight()
     ran = guest.script("shares", SECONDS, f"a:100:{_hogs(guest, 5)}")["processes"]
-    index = sum(ran) ** 2 / (len(ran) * sum(one * one for one in ran))
-    assert index >= 0.98, ran
+    assert _jain(ran) >= 0.98, ran

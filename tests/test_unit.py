@@ -25,6 +25,9 @@ def test_the_unit_runs_and_is_restarted(guest: Guest) -> None:
     guest.check("systemctl start limelight")
     guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge", LOAD_S)
     guest.check("limelight status")
+    # Whoever lacks a capability there is told so as the scheduler is loaded.
+    journal = guest.check("journalctl -u limelight -o cat")
+    assert "flush_to_ldisc" not in journal and "cannot keep" not in journal, journal
     guest.check("kill -9 $(systemctl show -P MainPID limelight)")
     guest.check("sleep 2")
     guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge again", LOAD_S)

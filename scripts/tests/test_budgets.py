@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from scripts.budgets import CALLBACK_LINES, FILE_LINES, FUNCTION_LINES, README_LINES, faults
+from scripts.budgets import C_COLUMNS, CALLBACK_LINES, FILE_LINES, FUNCTION_LINES, README_LINES, faults
 
 LICENCE = "# SPDX-License-Identifier: GPL-2.0-only\n"
 
@@ -31,6 +31,13 @@ def test_long_functions_are_found_in_c_and_python():
     assert "at most 40" in next(faults(Path("a.c"), LICENCE + callback))
     (fault,) = faults(Path("a.py"), LICENCE + "def f():\n" + "    pass\n" * FUNCTION_LINES)
     assert "f has 61 lines" in fault
+
+
+def test_long_lines_of_c_are_found():
+    """A line of C of exactly the width passes, a column more is named with its number."""
+    assert list(faults(Path("a.h"), LICENCE + "x" * C_COLUMNS + "\n")) == []
+    (fault,) = faults(Path("a.h"), LICENCE + "\n" + "x" * (C_COLUMNS + 1) + "\n")
+    assert fault.startswith("a.h:3: 151 columns")
 
 
 def test_a_licence_is_asked_for():

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whom the person needs does not wait for a lock of the kernel longer than its holder needs to be done with it."""
+
+from dataclasses import replace
+
+from tests.guests import DESKTOP, Guest, on
+
+MACHINES = [DESKTOP, replace(DESKTOP, kernel="6.18")]
+KEYS = 3
+#: A read-write semaphore hands over after 4 ms: until then the lock may be taken once more by who has just released it.
+TAKEN_ONCE_MORE = 1
+#: And it is held already when the key comes.
+HELD_ALREADY = 1
+
+
+def _wanted_beside(guest: Guest, holders: int) -> None:
+    """A program that answers a key wants a file that `holders` background processes write to, beside forty that burn the CPU."""
+    guest.check("touch /dev/shm/wanted; chmod 666 /dev/shm/wanted; install -m 644 /root/in/guest/lock.py /tmp/lock.py")
+    guest.start_limelight()
+    guest.background("xterm -T typed -e python3 /tmp/lock.py want /dev/shm/wanted /tmp/waits", user="person")
+    guest.background("python3 /root/in/guest/lock.py hold /dev/shm/wanted")
+    guest.wait_until_watched()
+    guest.wait_for(lambda: guest.run("grep -q . /run/test/python3.log").status == 0, "the holder has measured itself", 30)
+    held_s = float(guest.check("cat /run/test/python3.log"))
+    for _ in range(holders - 1):
+        guest.background("python3 /root/in/guest/lock.py hold /dev/shm/wanted")
+    guest.background("hogs bursty 40")
+    guest.check("sleep 2")
+    guest.check(f"xdotool search --name '^typed$' windowfocus; for i in $(seq {KEYS}); do xdotool key Return; sleep 0.7; done", timeout_s=300)
+    guest.wait_for(lambda: len(guest.check("cat /tmp/waits").split()) == KEYS, "all keys are answered", 30)
+    waits_s = [float(line) for line in guest.check("cat /tmp/waits").split()]
+    limit_s = (HELD_ALREADY + TAKEN_ONCE_MORE + holders - 1) * held_s
+    print(f"held for {held_s} s at a time, waited for {waits_s}")
+    assert max(waits_s) <= limit_s
+    assert guest.status()["counters"]["lent_for_lock"] > 0
+
+
+def test_a_lock_is_not_waited_for_longer_than_it_is_held(guest: Guest) -> None:
+    """Of class OTHER, beside forty others, its holder would take many times as long as alone."""
+    _wanted_beside(guest, 1)
+
+
+@on(DESKTOP)
+def test_who_is_before_it_in_the_queue_for_a_lock_is_not_waited_for_longer(guest: Guest) -> None:
+    """Each of two that wait for the lock already has it once, as fast as alone."""
+    _wanted_beside(guest, 3)
