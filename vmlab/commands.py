@@ -41,11 +41,14 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.add_argument("--set", action="append", default=[], metavar="KEY=VALUE[,VALUE…]", dest="settings", help="other values of a parameter")
     running.add_argument("--quick", action="store_true", help="the quick form: fewer points, shorter runs, one CPU")
     running.add_argument("--json", type=Path, metavar="FILE", help="where the results go (default: results/EXPERIMENT.json)")
-    running.add_argument("--keep", action="store_true", help="do not measure again what the results hold already, of whichever commit")
+    running.add_argument("--keep", action="store_true", help="do not measure again what there is already, here or in the repository, of whichever commit")
     running.set_defaults(handler=run)
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
     reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (some hours)")
+    reporting.add_argument(
+        "--publish", action="store_true", help="keep what was measured here in the repository, too (experiments/NAME/measured.json)"
+    )
     reporting.add_argument("--picture", type=Path, metavar="FILE", help="also draw README.md's picture (.png, .svg) and print its table")
     reporting.set_defaults(handler=report)
 
@@ -107,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     assets.build_workloads(ROOT)
-    path = arguments.json or ROOT / "results" / f"{one.name}.json"
+    path = arguments.json or results.here(ROOT, one.name)
     kept = results.load(path, one.name)
     plan = engine.Plan(
         one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
@@ -116,17 +119,21 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quick:
         plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings)
     asked = plan.keys()
+    everything = kept
     if arguments.keep:
-        plan.known = {row.key() for row in kept.rows if row.boots >= plan.boots}
+        everything = kept if arguments.json else results.load_all(ROOT, one.name)
+        plan.known = {row.key() for row in everything.rows if row.boots >= plan.boots}
     command = "./lab run " + (shlex.join(sys.argv[2:]) if sys.argv[1:2] == ["run"] else one.name)
 
     def keep(rows: list[Row]) -> None:
         kept.put(rows, command)
         kept.save(path, results.judge_rows(one, kept.rows, kept))
+        if everything is not kept:
+            everything.put(rows, command)
 
     engine.run(plan, lambda options: boot(options, _say), _say, keep)
-    rows = [row for row in kept.rows if row.key() in asked]
-    verdicts = results.judge_rows(one, rows, kept)
+    rows = [row for row in everything.rows if row.key() in asked]
+    verdicts = results.judge_rows(one, rows, everything)
     _print(one, rows, verdicts, path)
     return EX_MISSED if any(verdict.failure for verdict in verdicts) else 0
 
@@ -163,9 +170,12 @@ def report(arguments: argparse.Namespace) -> int:
     found = []
     for folder in experiment.folders(ROOT):
         one = experiment.load(folder)
-        kept = results.load(ROOT / "results" / f"{one.name}.json", one.name)
-        if kept.rows:
-            found.append((one, kept))
+        kept = results.load_all(ROOT, one.name)
+        if not kept.rows:
+            continue
+        found.append((one, kept))
+        if arguments.publish:
+            kept.save(results.published(ROOT, one.name), results.judge_rows(one, kept.rows, kept))
     if not found:
         raise UsageError("there is nothing to report", "no experiment has been run yet", "./lab run huc-fig7 --quick")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

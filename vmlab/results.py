@@ -31,7 +31,7 @@ class Results:
             self.commands.append(command)
 
     def save(self, path: Path, verdicts: list[Verdict]) -> None:
-        """Writes the file whole or not at all."""
+        """Writes the file whole or not at all, a row a line: what changes when some are measured again is then to be seen."""
         data = {
             "format": FORMAT,
             "experiment": self.experiment,
@@ -41,8 +41,36 @@ class Results:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
+        partial.write_text(_text(data))
         os.replace(partial, path)
+
+
+def _text(data: dict) -> str:
+    """`data` as JSON, each member of its lists on a line of its own."""
+    fields = []
+    for name, value in data.items():
+        compact = [json.dumps(one, separators=(",", ":")) for one in value] if isinstance(value, list) else json.dumps(value)
+        fields.append(f'"{name}":' + ("[\n" + ",\n".join(compact) + "\n]" if isinstance(compact, list) and compact else str(compact or "[]")))
+    return "{" + ",\n".join(fields) + "}\n"
+
+
+def here(root: Path, experiment: str) -> Path:
+    """Where what is measured on this machine goes."""
+    return root / "results" / f"{experiment}.json"
+
+
+def published(root: Path, experiment: str) -> Path:
+    """What the project's own figures stand on: measured once, and kept in the repository."""
+    return root / "experiments" / experiment / "measured.json"
+
+
+def load_all(root: Path, experiment: str) -> Results:
+    """What was published, and in its place what was measured here, where it was."""
+    everything, newer = load(published(root, experiment), experiment), load(here(root, experiment), experiment)
+    for command in newer.commands or [""]:
+        everything.put(newer.rows, command)
+    everything.commands = [command for command in everything.commands if command]
+    return everything
 
 
 def load(path: Path, experiment: str) -> Results:
