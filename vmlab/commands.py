@@ -41,7 +41,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.add_argument("--set", action="append", default=[], metavar="KEY=VALUE[,VALUE…]", dest="settings", help="other values of a parameter")
     running.add_argument("--quick", action="store_true", help="the quick form: fewer points, shorter runs, one CPU")
     running.add_argument("--json", type=Path, metavar="FILE", help="where the results go (default: results/EXPERIMENT.json)")
-    running.add_argument("--keep", action="store_true", help="do not measure again what there is already, here or in the repository, of whichever commit")
+    running.add_argument("--keep", action="store_true", help="do not measure again what there is already, here or in the repository, of whichever code")
     running.set_defaults(handler=run)
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
@@ -88,11 +88,9 @@ def _schedulers(one: Experiment, arguments: argparse.Namespace) -> list[tuple[st
     return [(name, arguments.policy if name == "limelight" else "") for name in names]
 
 
-def _commit() -> str:
-    described = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return described.stdout.strip()
+def _code() -> str:
+    """The state of the code that is measured; empty outside a git repository."""
+    return subprocess.run([ROOT / "scripts" / "code"], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _say(text: str) -> None:
@@ -114,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     kept = results.load(path, one.name)
     plan = engine.Plan(
         one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
-        assets.prepare(one.assets, ROOT, cache_folder(), _say), _commit(),
+        assets.prepare(one.assets, ROOT, cache_folder(), _say), _code(),
     )
     if not arguments.quick:
         plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings)

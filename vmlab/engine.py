@@ -67,7 +67,7 @@ class Plan:
     boots: int
     root: Path
     assets: list[Path] = field(default_factory=list)
-    commit: str = ""
+    code: str = ""
     #: Whether a point is meant for a machine: the full form asks less of other schedulers.
     wanted: Callable[[Options, Point], bool] = lambda _machine, _point: True
     #: Keys of rows that are measured already.
@@ -225,6 +225,6 @@ def _row(machine: Options, plan: Plan, point: Point, outcomes: list[Outcome]) ->
         {name: one.to_json() for name, one in series.items()},
         len(outcomes),
         next((outcome.ejected for outcome in outcomes if outcome.ejected), ""),
-        plan.commit,
+        plan.code,
         next((outcome.stalled for outcome in outcomes if outcome.stalled), ""),
     )

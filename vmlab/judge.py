@@ -13,7 +13,8 @@ class Row:
     """One line of the table: a scheduler at a point, over all boots.
 
     `metrics` holds the median over the boots, `spread` the (least, greatest). `ejected` is why the scheduler was gone at the end
-    of the measurement, `stalled` which program never came to its end under it; both are empty where it went well.
+    of the measurement, `stalled` which program never came to its end under it; both are empty where it went well. `code` is what
+    `scripts/code` said then.
     """
 
     scheduler: str
@@ -26,7 +27,7 @@ class Row:
     series: dict[str, dict]
     boots: int
     ejected: str = ""
-    commit: str = ""
+    code: str = ""
     stalled: str = ""
 
     @property

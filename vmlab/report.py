@@ -79,14 +79,13 @@ def _verdict_line(line: str) -> str:
 
 def _sources(rows: list[Row]) -> str:
     sources = {f"{name.replace('_', ' ')}: {data['source']}" for row in rows for name, data in row.series.items()}
-    commits = {row.commit for row in rows if row.commit}
-    lines = [*sorted(sources), f"commit {', '.join(sorted(commits))}" if commits else ""]
-    return "<p class=soft>" + "<br>".join(_escape(line) for line in lines if line) + "</p>"
+    lines = [*sorted(sources), "code: what limelight was made of then (scripts/code --find CODE names the commits)"]
+    return "<p class=soft>" + "<br>".join(_escape(line) for line in lines) + "</p>"
 
 
 def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
     varied = one.varied([row.point for row in rows])
-    heads = ["scheduler", "CPUs", *varied, *(f"{column.title} {column.unit}".strip() for column in one.columns), "missed"]
+    heads = ["scheduler", "CPUs", *varied, *(f"{column.title} {column.unit}".strip() for column in one.columns), "code", "missed"]
     lines = ["<div class=wide><table><tr>" + "".join(f"<th>{_escape(head)}" for head in heads)]
     for row in rows:
         misses = [v for v in verdicts if v.passed is not True and (v.scheduler, v.cpus, v.point) == (row.scheduler, row.cpus, row.point)]
@@ -96,6 +95,7 @@ def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
             spread = row.spread.get(column.metric)
             text = "–" if value is None else f"{value:.{column.digits}f}"
             cells.append(text + (f" ({spread[0]:.{column.digits}f}…{spread[1]:.{column.digits}f})" if spread else ""))
+        cells.append(row.code or "–")
         note = "; ".join(v.text for v in misses) or row.failed
         lines.append("<tr>" + "".join(f"<td>{_escape(cell)}" for cell in cells) + f"<td class='text missed'>{_escape(note)}")
     return "\n".join([*lines, "</table></div>"])

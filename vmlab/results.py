@@ -12,7 +12,7 @@ from vmlab.experiment import Experiment
 from vmlab.judge import Row, Verdict, judge
 
 #: Raised when the layout of the file changes: older ones are then measured again instead of read wrongly.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass

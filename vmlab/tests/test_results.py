@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Results files: what is published in the repository, and what is measured on one's own machine in its place."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,14 @@ from vmlab.judge import Row
 from vmlab.results import Results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+CODE = ROOT / "scripts" / "code"
+#: What limelight is made of.
+FOLDERS = ("abi", "ctl", "daemon", "policy", "sched", "sense")
+
+
+def git(*words: str) -> str:
+    """What git says of this repository."""
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def row(value: float, **point: object) -> Row:
@@ -41,4 +50,21 @@ def test_what_is_published_can_be_read(folder):
         pytest.skip("nothing of it is published")
     kept = results.load(path, folder.name)
     assert kept.rows
-    assert all(found.commit and "dirty" not in found.commit for found in kept.rows), "measured at no commit that one could look at"
+    assert all(found.code and "changed" not in found.code for found in kept.rows), "measured at no code that one could look at"
+
+
+def test_the_code_of_a_commit_does_not_depend_on_its_name():
+    """Two commits that differ in other folders only have one code; `--find` names both."""
+    newest = git("rev-list", "-1", "HEAD", "--", *FOLDERS)
+    code = subprocess.run([CODE, newest], capture_output=True, text=True, check=True).stdout.strip()
+    assert subprocess.run([CODE, "HEAD"], capture_output=True, text=True, check=True).stdout.strip() == code
+    assert git("rev-parse", "--short", newest) in subprocess.run([CODE, "--find", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_code_of_what_is_no_commit_is_refused():
+    """A wrong name is named, with what to give instead, and the status is not 0."""
+    refused = subprocess.run([CODE, "no-such-commit"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert not refused.stdout
+    assert "no-such-commit" in refused.stderr
+    assert "fix: " in refused.stderr
