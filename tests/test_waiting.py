@@ -50,6 +50,19 @@ def test_the_pinned_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
     _waits_beside_a_greedy_client(guest, "--pin", PINNED, 3)
 
 
+@on(replace(LIMELIGHT, cpus=2))
+def test_who_comes_to_pinned_ones_that_are_far_behind_waits_no_longer(guest: Guest) -> None:
+    """Two that only one CPU can run fall minutes behind the other's virtual time: a third gets as much as they do, and a sleeper its turns."""
+    guest.start_limelight()
+    seen = guest.script("pinned", 4)
+    assert seen["longest_s"] <= WAIT_S
+    # One slice more or less of each, and the start of the third's Python.
+    assert min(seen["shares"]) >= 0.9 * max(seen["shares"])
+    # It is behind those that spin at most wake-ups; where it is not, each of them has a slice before it.
+    assert seen["late_p50_s"] <= 0.005
+    assert seen["late_max_s"] <= 0.1
+
+
 def _spin_in_real_time(guest: Guest, seconds: int) -> None:
     """Has a SCHED_FIFO process spin on the first CPU, and eight bursty ones anywhere."""
     load = guest.background("hogs bursty 8")

@@ -77,7 +77,8 @@ static void lend_class(struct task_ctx *of_holder, u32 holder, struct task_ctx *
 	count(LL_STAT_lent_for_lock);
 }
 
-/* @p goes to sleep for a lock: its holder is of @p's class from now on. If it waits, this CPU takes it next (raise_holder). */
+/* @p goes to sleep for a lock: its holder is of @p's class from now on. If it waits, this CPU takes it at
+ * its next dispatch (raise_holder): after who was put straight behind the running task, if somebody was. */
 static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 address = holder_of_lock(tctx);

@@ -166,7 +166,7 @@ static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 
 	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
 		return false;
-	if (pinned_waiting(cctx, class) && head_vtime(pinned_queue(cpu, class), &head) && !ll_vtime_before(tctx->vtime, head))
+	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))
 		return false;
 	if (head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
 		return false;
@@ -259,6 +259,9 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		if (tctx) {
 			charge(prev, tctx, cctx, now);
 			refresh_rating(prev, tctx);
+			/* Or one that goes on and on would be ever further behind. */
+			if (is_pinned(prev))
+				catch_up_vtime(prev, tctx, false);
 			prev_class = tctx->class;
 		}
 	}
@@ -301,6 +304,8 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	refresh_rating(p, tctx);
 	/* Who was changed while it ran has been through ll_stopping, and comes here without ll_enqueue. */
 	count_runnable(p, tctx);
+	if (tctx->pinned_clock == pinned_clock(cpu, tctx->class))
+		be_forgiven(tctx, cpu, cctx, tctx->class);
 	tctx->charged_at_ns = now;
 	cctx->has_next = 0;
 	cctx->hands_over = tctx->handed_over;
@@ -367,6 +372,7 @@ s32 BPF_STRUCT_OPS(ll_init_task, struct task_struct *p, struct scx_init_task_arg
 	tctx->weight_pm = 1000;
 	tctx->counted_class = LL_NR_CLASSES;
 	tctx->waits = WAITS_NOT;
+	tctx->pinned_clock = NO_PINNED_CLOCK;
 	tctx->cgroup_slot = slot_of(args->cgroup);
 	if (args->fork)
 		inherit_rating(p, tctx);

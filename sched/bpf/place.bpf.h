@@ -7,30 +7,6 @@
 #ifndef LIMELIGHT_PLACE_H
 #define LIMELIGHT_PLACE_H
 
-/* Keep for other CPUs what they need to tell the virtual time of @p while it runs on @cctx. */
-static void note_virtual_time(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
-{
-	cctx->vtime = tctx->vtime;
-	cctx->running_since_ns = now;
-	cctx->weight = p->scx.weight;
-	cctx->weight_pm = tctx->weight_pm;
-}
-
-/* How fast the virtual time of what runs on @cctx passes, in thousandths. Computed when asked for, which is less often than who runs changes. */
-static u32 vtime_rate_pm(const struct cpu_ctx *cctx)
-{
-	return ll_vtime_rate_pm(cctx->weight, cctx->weight_pm);
-}
-
-/* Virtual time of what runs on @cctx, estimated at @now. Cgroups are left out. */
-static u64 running_vtime(const struct cpu_ctx *cctx, u64 now)
-{
-	s64 ran_ns = now - cctx->running_since_ns;
-
-	/* It may have only just started there, by a clock a little ahead of ours. */
-	return cctx->vtime + (ran_ns > 0 ? ran_ns : 0) * vtime_rate_pm(cctx) / 1000;
-}
-
 /*
  * Does what runs on @cctx have to make way for a task of @class with @vtime? Within a class, only for one that is far
  * behind; the estimate's error makes a task wait for the end of a slice at worst.

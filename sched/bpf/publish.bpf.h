@@ -9,16 +9,18 @@
 /* Move @p, which waits in the queue that @it walks, to the queue of its new class. */
 static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx)
 {
-	s32 victim;
+	s32 cpu = scx_bpf_task_cpu(p), victim;
 
 	refresh_rating(p, tctx);
 	/* Who is to run for having waited too long keeps that, unless it can go before. */
 	if (waiting_class(tctx) == RESCUED && tctx->class != LL_CLASS_HUCIN && tctx->lock_class >= LL_NR_CLASSES)
 		return;
-	if (!is_huc_class(tctx->class) || waiting_class(tctx) == tctx->class || !move_waiting(it, p, tctx, tctx->class, tctx->vtime))
+	if (!is_huc_class(tctx->class) || waiting_class(tctx) == tctx->class)
+		return;
+	if (!move_waiting(it, p, tctx, tctx->class, queue_vtime(p, tctx, tctx->class, cpu)))
 		return;
 	count(LL_STAT_reclassified);
-	victim = pick_victim(p, tctx, scx_bpf_task_cpu(p));
+	victim = pick_victim(p, tctx, cpu);
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }

@@ -9,6 +9,9 @@
 /* Two slices and more: below that it is not worth another cache. */
 enum { MIGRATE_LAG_NS = 20000000 };
 
+/* A CPU whose pinned tasks have fallen behind is theirs for no longer than anybody is promised to wait (design, promise 5). */
+enum { PINNED_LAG_NS = 1000000000 };
+
 static u64 shared_queue(u32 llc, u32 class)
 {
 	return 0x10000 | (llc << 4) | class;
@@ -177,22 +180,77 @@ static bool head_vtime(u64 queue, u64 *vtime)
 }
 
 /*
- * As catch_up_vtime(), for @p that only one CPU can run. What waits there may have fallen behind the class for good, where other CPUs have less
- * to do: it keeps that, by which it has this CPU, and who comes to it begins where the first of them stands and not behind them all.
+ * Pinned tasks. What only one CPU can run falls behind its class for good, where other CPUs have less to do. It keeps that, by which it has this
+ * CPU, up to PINNED_LAG_NS: what comes later must not have to wait for years of it. What is beyond that all of the CPU are forgiven at
+ * once, or their weights would count for nothing among them: `forgiven` is what has been added to the virtual times of all of them, and their
+ * queue is ordered by what they would be without it.
  */
-static void catch_up_pinned(const struct task_struct *p, struct task_ctx *tctx, u32 class, bool woken)
+static u32 pinned_clock(s32 cpu, u32 class)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	u64 clock = class_vtime[class_index(class)], first = clock;
-	bool comes = waiting_cpu(tctx->waits) != cpu;
+	return (u32)cpu << 2 | class;
+}
+
+/* Add to @tctx's virtual time what the pinned tasks of @cctx have been forgiven since it was last looked at. */
+static void be_forgiven(struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx, u32 class)
+{
+	u64 forgiven = cctx->forgiven[class_index(class)];
+
+	if (tctx->pinned_clock == pinned_clock(cpu, class))
+		tctx->vtime += forgiven - tctx->forgiven;
+	tctx->forgiven = forgiven;
+}
+
+/* Virtual time of the first that waits for @cpu alone; false where none does. */
+static bool pinned_head(s32 cpu, const struct cpu_ctx *cctx, u32 class, u64 *vtime)
+{
+	if (!head_vtime(pinned_queue(cpu, class), vtime))
+		return false;
+	*vtime += cctx->forgiven[class_index(class)];
+	return true;
+}
+
+/* What orders @p among those that wait with it under @class, its own, on @cpu. */
+static u64 queue_vtime(const struct task_struct *p, const struct task_ctx *tctx, u32 class, s32 cpu)
+{
+	if (!is_pinned(p))
+		return tctx->vtime;
+	if (tctx->pinned_clock == pinned_clock(cpu, class))
+		return tctx->vtime - tctx->forgiven;
+	return tctx->vtime - cpu_ctx_of(cpu)->forgiven[class_index(class)];
+}
+
+/* The least virtual time of the pinned tasks of @class that wait for @cpu or run there; that of the class where there are none. */
+static u64 first_pinned(s32 cpu, const struct cpu_ctx *cctx, u32 class)
+{
+	u64 clock = class_vtime[class_index(class)], first = clock, runs;
 
 	if (pinned_waiting(cctx, class) && !pinned_waiting(cctx, RESCUED))
-		head_vtime(pinned_queue(cpu, class), &first);
-	if (ll_vtime_before(clock, first))
-		first = clock;
-	if ((woken && ll_vtime_before(tctx->vtime, first)) || (comes && ll_vtime_before(first, tctx->vtime)))
+		pinned_head(cpu, cctx, class, &first);
+	if (cctx->class == class && cctx->runs_pinned) {
+		runs = running_vtime(cctx, scx_bpf_now()) + cctx->forgiven[class_index(class)] - cctx->runs_forgiven;
+		if (ll_vtime_before(runs, first))
+			first = runs;
+	}
+	return ll_vtime_before(clock, first) ? clock : first;
+}
+
+/* As catch_up_vtime(), for a task that only @cpu can run: who comes there begins where the first of them stands, not behind them all. */
+static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u32 class, bool woken)
+{
+	u64 floor = class_vtime[class_index(class)] - PINNED_LAG_NS, first = first_pinned(cpu, cctx, class);
+	bool comes = tctx->pinned_clock != pinned_clock(cpu, class);
+
+	be_forgiven(tctx, cpu, cctx, class);
+	if (!comes && !woken && ll_vtime_before(tctx->vtime, first))
+		first = tctx->vtime;
+	if (ll_vtime_before(first, floor)) {
+		cctx->forgiven[class_index(class)] += floor - first;
+		be_forgiven(tctx, cpu, cctx, class);
+		first = floor;
+	}
+	if (comes || (woken && ll_vtime_before(tctx->vtime, first)))
 		tctx->vtime = first;
+	tctx->pinned_clock = pinned_clock(cpu, class);
 }
 
 /*
@@ -203,10 +261,13 @@ static void catch_up_vtime(const struct task_struct *p, struct task_ctx *tctx, b
 {
 	u32 class = tctx->class;
 
+	if (class < LL_NR_CLASSES && is_pinned(p)) {
+		catch_up_pinned(tctx, scx_bpf_task_cpu(p), cpu_ctx_of(scx_bpf_task_cpu(p)), class, woken);
+		return;
+	}
+	tctx->pinned_clock = NO_PINNED_CLOCK;
 	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER)
 		tctx->vtime = class_vtime[LL_CLASS_OTHER] - other_period_ns;
-	else if (class < LL_NR_CLASSES && is_pinned(p))
-		catch_up_pinned(p, tctx, class, woken);
 	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
 		tctx->vtime = class_vtime[class];
 }
@@ -224,7 +285,7 @@ static u64 rescued_vtime(const struct task_struct *p, u64 since_ns)
  */
 static bool goes_before_class(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	if (tctx->class == LL_CLASS_HUCIN)
+	if (is_huc_class(tctx->class))
 		return false;
 	if (is_exiting(p))
 		return true;
@@ -238,7 +299,7 @@ static bool goes_before_class(const struct task_struct *p, const struct task_ctx
 /* Put @p into the queue of its class, or among those who have waited too long: who goes before it, and the daemon as one of the first. */
 static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
-	u64 now = scx_bpf_now(), vtime = tctx->vtime;
+	u64 now = scx_bpf_now(), vtime = queue_vtime(p, tctx, tctx->class, cpu);
 	u32 class = tctx->class;
 	bool is_daemon = (tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER;
 
@@ -297,7 +358,7 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 
 	if (looks_far(cctx) && take_from_behind(cpu, cctx, class))
 		return true;
-	if (own_waiting(cctx, class) && head_vtime(own, &own_vtime)) {
+	if (own_waiting(cctx, class) && pinned_head(cpu, cctx, class, &own_vtime)) {
 		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;

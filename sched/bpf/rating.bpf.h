@@ -65,6 +65,7 @@ static void enter_class(struct task_ctx *tctx, u32 class)
 		return;
 	tctx->class = class;
 	tctx->vtime = class_vtime[class];
+	tctx->pinned_clock = NO_PINNED_CLOCK;
 }
 
 /*

@@ -15,6 +15,7 @@
  */
 struct task_ctx {
 	u64 vtime;		/* virtual time in the clock of `class` */
+	u64 forgiven;		/* pinned: of its CPU's `forgiven`, what `vtime` has had */
 	u64 charged_at_ns;	/* running: until when `vtime` is charged */
 	u64 wakeable_at_ns;	/* when it became runnable by a wake-up; 0 once it has run */
 	u64 waited_ns;		/* and how long it then waited, until that is recorded */
@@ -27,6 +28,7 @@ struct task_ctx {
 	u32 rating_flags;	/* enum ll_rating_flags */
 	u32 handed_over;	/* how often in a row it woke up another and slept at once, up to HANDS_OVER_TIMES */
 	u32 has_input;		/* its rating came from input, too, when it was looked up */
+	u32 pinned_clock;	/* CPU and class whose pinned tasks `vtime` keeps up with; NO_PINNED_CLOCK where that is to be found */
 	u32 rescued;		/* it runs because it had waited too long, out of class OTHER's share */
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed; kernel threads: since they woke up */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
@@ -40,6 +42,8 @@ struct task_ctx {
 	u32 lock_waiter;	/* and the pid of who lent it that */
 	u64 lock_ran_ns;	/* and what it has run since */
 };
+
+enum { NO_PINNED_CLOCK = -1U };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -62,6 +66,7 @@ struct cpu_ctx {
 	u16 weight_pm;
 	u8 hands_over;		/* the running task's `handed_over` when it started */
 	u8 has_next;		/* a task was put straight behind the running one */
+	u8 runs_pinned;		/* the running task goes by this CPU's own clock */
 	u8 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
 	u8 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u64 woke_sync_at_ns;	/* when the running task last woke up another and said that it was about to sleep; else 0 */
@@ -70,6 +75,8 @@ struct cpu_ctx {
 	u64 slice_at_ns;	/* when the two below were computed */
 	u32 other_slice_ns;	/* slice of class OTHER */
 	u32 share_slice_ns;	/* and while HuC tasks want the CPU */
+	u64 forgiven[LL_NR_CLASSES];	/* virtual time that pinned tasks were behind by and need not catch up: see pinned_clock() */
+	u64 runs_forgiven;	/* what the running task has had of that */
 	u64 far_at_ns;		/* when a task was last taken from another cache for having fallen behind */
 	u64 no_huc_until_ns;	/* HuC tasks wait that may not run here: do not preempt for them before this */
 	s64 share_credit_ns;	/* what tasks that only this CPU can run are owed */
@@ -141,6 +148,32 @@ static bool anyone_waits(const struct cpu_ctx *cctx)
 	const __u64_alias_t *shared = (const __u64_alias_t *)waiting, *own = (const __u64_alias_t *)cctx->pinned_waiting;
 
 	return shared[0] | shared[1] | own[0] | own[1];
+}
+
+/* Keep for other CPUs what they need to tell the virtual time of @p while it runs on @cctx. */
+static void note_virtual_time(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
+{
+	cctx->vtime = tctx->vtime;
+	cctx->running_since_ns = now;
+	cctx->weight = p->scx.weight;
+	cctx->weight_pm = tctx->weight_pm;
+	cctx->runs_pinned = tctx->pinned_clock != NO_PINNED_CLOCK;
+	cctx->runs_forgiven = tctx->forgiven;
+}
+
+/* How fast the virtual time of what runs on @cctx passes, in thousandths. Computed when asked for, which is less often than who runs changes. */
+static u32 vtime_rate_pm(const struct cpu_ctx *cctx)
+{
+	return ll_vtime_rate_pm(cctx->weight, cctx->weight_pm);
+}
+
+/* Virtual time of what runs on @cctx, estimated at @now. Cgroups are left out. */
+static u64 running_vtime(const struct cpu_ctx *cctx, u64 now)
+{
+	s64 ran_ns = now - cctx->running_since_ns;
+
+	/* It may have only just started there, by a clock a little ahead of ours. */
+	return cctx->vtime + (ran_ns > 0 ? ran_ns : 0) * vtime_rate_pm(cctx) / 1000;
 }
 
 static struct cpu_ctx *this_cpu_ctx(void)

@@ -65,7 +65,8 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u64 head;
 
-	if (cctx->claim || cctx->raise_pid || nr_llcs > 1 || !is_others_own(cctx))
+	/* The timer is on another CPU where that one changed the running task, its nice value say: what runs here is not of @cctx. */
+	if (cpu != bpf_get_smp_processor_id() || cctx->claim || cctx->raise_pid || nr_llcs > 1 || !is_others_own(cctx))
 		return false;
 	/* Who was put straight behind the running task would be overtaken. */
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))

@@ -78,8 +78,8 @@ const volatile u64 lock_budget_ns = 100000000;
 /* What a kernel thread of positive nice value may use after each wake-up before it goes by its weight. */
 const volatile u64 kthread_budget_ns = 30000000;
 
-/* How far ahead: more than two tasks of one class can be apart while neither is starved. */
-const volatile u64 rescue_ahead_ns = 10000000000;
+/* How far ahead, among the tasks of one CPU: more than any two can be apart, where one of nice 19 goes through 68 s of virtual time a second. */
+const volatile u64 rescue_ahead_ns = 1ULL << 60;
 
 /*
  * Who has waited this long although it was moved ahead waits for the guaranteed share, with so many that it does not suffice.
