@@ -11,9 +11,9 @@ use limelight_abi::sched::{
 };
 use limelight_policy::hubs::role_of;
 use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
-use limelight_sched::Scheduler;
 use log::warn;
 
+use crate::kernel::Kernel;
 use crate::procfs;
 use crate::view::{ExplainView, ProcessStatus, wait_percentile_ms};
 
@@ -40,8 +40,8 @@ impl Memory {
 }
 
 /// Ratings, from events to the scheduler.
-pub struct Core<'obj> {
-    scheduler: Scheduler<'obj>,
+pub struct Core<K> {
+    scheduler: K,
     state: State,
     started: Instant,
     /// What the scheduler was last told of each process.
@@ -59,12 +59,12 @@ pub struct Core<'obj> {
     tracking: bool,
 }
 
-impl<'obj> Core<'obj> {
+impl<K: Kernel> Core<K> {
     /// Begin with a scheduler that was just loaded, and what was known before, if anything was.
     ///
     /// # Errors
     /// The scheduler cannot be told about the daemon.
-    pub fn new(scheduler: Scheduler<'obj>, memory: Memory) -> Result<Self> {
+    pub fn new(scheduler: K, memory: Memory) -> Result<Self> {
         let now = Instant::now();
         let mut core = Self {
             scheduler,
@@ -86,13 +86,13 @@ impl<'obj> Core<'obj> {
 
     /// The scheduler, to ask whether it still runs.
     #[must_use]
-    pub fn scheduler(&self) -> &Scheduler<'obj> {
+    pub fn scheduler(&self) -> &K {
         &self.scheduler
     }
 
     /// Give up the scheduler and keep what is known, for another one.
     #[must_use]
-    pub fn into_parts(self) -> (Scheduler<'obj>, Memory) {
+    pub fn into_parts(self) -> (K, Memory) {
         (self.scheduler, Memory { state: self.state, started: self.started, told: self.told })
     }
 
@@ -418,3 +418,6 @@ pub fn report(result: Result<()>) {
         warn!("{error:#}");
     }
 }
+
+#[cfg(test)]
+mod tests;

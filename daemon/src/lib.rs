@@ -5,6 +5,7 @@
 pub mod control;
 mod core;
 mod helpers;
+mod kernel;
 pub mod procfs;
 mod run;
 mod stats;

@@ -23,6 +23,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::control::{Control, SOCKET};
 use crate::core::{Core, Memory, report};
 use crate::helpers::{Change, Helpers};
+use crate::kernel::Kernel;
 use crate::stats::{self, Shared};
 use crate::view::{Request, Response, Status};
 
@@ -134,14 +135,14 @@ enum Wake {
     Helper(String),
 }
 
-struct Session<'a, 'obj> {
+struct Session<'a, K> {
     options: &'a Options,
-    core: Core<'obj>,
+    core: Core<K>,
     helpers: &'a mut Helpers,
     shared: &'a Shared,
 }
 
-impl Session<'_, '_> {
+impl<K: Kernel> Session<'_, K> {
     fn run(&mut self, signals: &SignalFd, control: &mut Control) -> Result<End> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         timer.set(
