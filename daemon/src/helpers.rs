@@ -9,13 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use limelight_abi::sense::{MAX_CLIENTS, MAX_PACKET_BYTES, SenseMessage};
 use limelight_policy::{ClientPeriod, DisplayId, Event};
-use limelight_sense::displays::{Display, DisplayFinder};
+use limelight_sense::displays::Display;
 use limelight_sense::spawn::{Helper, reap, spawn_helper};
 use log::{info, warn};
 
 use crate::procfs;
+use crate::search::Search;
 use crate::view::DisplayStatus;
 
 /// A helper that ended is started again after this long, twice as long after each further time, at most `RETRY_MAX`.
@@ -48,10 +50,9 @@ struct Watch {
 }
 
 /// Every display and its helper.
-#[derive(Default)]
 pub struct Helpers {
     watches: BTreeMap<String, Watch>,
-    finder: DisplayFinder,
+    search: Search,
 }
 
 /// What became of the helpers' processes.
@@ -64,17 +65,33 @@ pub enum Change {
 }
 
 impl Helpers {
-    /// Look for displays that came or went; start what is missing. `program` is the `limelight` binary.
-    pub fn refresh(&mut self, program: &Path) -> (Vec<Change>, Vec<Event>) {
-        let (mut changes, mut events) = (Vec::new(), Vec::new());
+    /// None yet; displays are found by `search`.
+    #[must_use]
+    pub fn new(search: Search) -> Self {
+        Self { watches: BTreeMap::new(), search }
+    }
+
+    /// Once a second: begin to look for displays that came or went, and start the helpers that are missing. `program` is the `limelight`
+    /// binary.
+    pub fn refresh(&mut self, program: &Path) -> Vec<Change> {
         reap();
         for watch in self.watches.values_mut() {
-            watch.present = false;
             watch.named = 0;
             watch.bytes = 0;
         }
-        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
-        for display in self.finder.find() {
+        self.search.begin();
+        self.start_missing(program)
+    }
+
+    /// Take over what a search has found, if one has ended.
+    ///
+    /// # Errors
+    /// Nothing will be found any more: the search's thread has ended by itself.
+    pub fn found(&mut self, program: &Path) -> Result<(Vec<Change>, Vec<Event>)> {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
+        let Some(displays) = self.search.take()? else { return Ok((changes, events)) };
+        self.watches.values_mut().for_each(|watch| watch.present = false);
+        for display in displays {
             let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
             watch.present = true;
             if is_another(&watch.display, &display) {
@@ -84,13 +101,6 @@ impl Helpers {
                 events.push(Event::DisplayGone { display: display.name.as_str().into() });
             }
             watch.display = display;
-            let of_user = of_users.entry(watch.display.uid).or_insert(0);
-            *of_user += 1;
-            if *of_user <= MAX_DISPLAYS_PER_USER {
-                watch.start(program, &mut changes);
-            } else {
-                watch.refuse(&mut changes);
-            }
         }
         self.watches.retain(|name, watch| {
             if !watch.present {
@@ -100,7 +110,32 @@ impl Helpers {
             }
             watch.present
         });
-        (changes, events)
+        changes.append(&mut self.start_missing(program));
+        Ok((changes, events))
+    }
+
+    /// Each user's first displays have a helper each.
+    fn start_missing(&mut self, program: &Path) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
+        // By number: a shorter name is a lower one.
+        let mut by_number: Vec<_> = self.watches.iter_mut().collect();
+        by_number.sort_by_key(|(name, _)| name.len());
+        for (_, watch) in by_number {
+            let of_user = of_users.entry(watch.display.uid).or_insert(0);
+            *of_user += 1;
+            if *of_user <= MAX_DISPLAYS_PER_USER {
+                watch.start(program, &mut changes);
+            } else {
+                watch.refuse(&mut changes);
+            }
+        }
+        changes
+    }
+
+    /// What to poll beside the helpers: readable when a search has ended.
+    pub fn search(&self) -> BorrowedFd<'_> {
+        self.search.as_fd()
     }
 
     /// What to poll: each helper's socket, with the name of its display.
@@ -128,7 +163,7 @@ impl Helpers {
                 Err(error) => {
                     watch.end(&error.to_string(), &mut changes);
                     // Why may be that the cookie has changed: look for the owner anew.
-                    self.finder.forget(display);
+                    self.search.forget(display);
                 }
             }
         }

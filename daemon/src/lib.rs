@@ -8,7 +8,9 @@ mod helpers;
 mod kernel;
 pub mod procfs;
 mod run;
+mod search;
 mod stats;
 pub mod view;
+mod worker;
 
 pub use run::{Options, run};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon's loop: one thread owns everything, waits for whatever comes next, and handles it.
+//! The daemon's loop: one thread owns everything, waits for whatever comes next, and handles it. What may take long (the search for displays)
+//! has a thread of its own, which owns nothing of the loop's.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -24,6 +25,7 @@ use crate::control::{Control, SOCKET};
 use crate::core::{Core, Memory, report};
 use crate::helpers::{Change, Helpers};
 use crate::kernel::Kernel;
+use crate::search::Search;
 use crate::stats::{self, Shared};
 use crate::view::{Request, Response, Status};
 
@@ -78,7 +80,7 @@ enum End {
 
 fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result<()> {
     let mut memory = Memory::new(policy::State::new(options.policy.clone())?);
-    let mut helpers = Helpers::default();
+    let mut helpers = Helpers::new(Search::start()?);
     let shared = Shared::default();
     let _server = stats::serve(&shared).context("cannot serve scx_stats")?;
     loop {
@@ -131,6 +133,7 @@ fn block_signals() -> Result<SignalFd> {
 enum Wake {
     Signal,
     Pass,
+    Search,
     Control,
     Helper(String),
 }
@@ -167,6 +170,10 @@ impl<K: Kernel> Session<'_, K> {
                         timer.wait()?;
                         self.pass();
                     }
+                    Wake::Search => {
+                        let (changes, events) = self.helpers.found(&self.options.program)?;
+                        self.take(changes, events);
+                    }
                     Wake::Control => control.serve(|request, caller| self.answer(request, caller)),
                     Wake::Helper(display) => {
                         let (changes, events) = self.helpers.read(&display);
@@ -182,7 +189,7 @@ impl<K: Kernel> Session<'_, K> {
 
     fn wait(&self, signals: &SignalFd, timer: &TimerFd, control: &Control) -> Result<Vec<Wake>> {
         let helpers: Vec<(&str, BorrowedFd<'_>)> = self.helpers.sockets().collect();
-        let fixed = [signals.as_fd(), timer.as_fd()];
+        let fixed = [signals.as_fd(), timer.as_fd(), self.helpers.search()];
         let sources = fixed.into_iter().chain(helpers.iter().map(|(_, fd)| *fd)).chain(control.sockets());
         let mut fds: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::NONE) {
@@ -193,14 +200,15 @@ impl<K: Kernel> Session<'_, K> {
         let wake = |index: usize| match index {
             0 => Wake::Signal,
             1 => Wake::Pass,
-            other => helpers.get(other - 2).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
+            2 => Wake::Search,
+            other => helpers.get(other - 3).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
         };
         Ok(fds.iter().enumerate().filter(|(_, fd)| ready(fd)).map(|(index, _)| wake(index)).collect())
     }
 
     fn pass(&mut self) {
-        let (changes, events) = self.helpers.refresh(&self.options.program);
-        self.take(changes, events);
+        let changes = self.helpers.refresh(&self.options.program);
+        self.take(changes, Vec::new());
         report(self.core.pass());
         let mut metrics = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         metrics.rated = self.core.rated();
@@ -252,3 +260,6 @@ fn read_signal(signals: &SignalFd) -> Result<Option<Signal>> {
     let Some(info) = signals.read_signal()? else { return Ok(None) };
     Ok(i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok()))
 }
+
+#[cfg(test)]
+mod tests;
