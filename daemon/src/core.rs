@@ -231,7 +231,7 @@ impl<K: Kernel> Core<K> {
 
     /// Reading the map costs 2 million instructions even when it is empty: not when nothing was recorded.
     fn take_edges(&mut self) -> Result<Vec<Edge>> {
-        let recorded = self.scheduler.counters()[LL_STAT_edges_recorded as usize];
+        let recorded = self.scheduler.counter(LL_STAT_edges_recorded);
         if std::mem::replace(&mut self.edges_taken_at, recorded) == recorded {
             return Ok(Vec::new());
         }

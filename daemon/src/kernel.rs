@@ -3,7 +3,7 @@
 //! a kernel: [`fake::Fake`] holds what BPF's maps would, and keeps the order in which it was told.
 
 use anyhow::Result;
-use limelight_abi::sched::{LL_NR_STATS, ll_proc_stats, ll_rating};
+use limelight_abi::sched::{LL_NR_STATS, ll_proc_stats, ll_rating, ll_stat_id};
 use limelight_sched::{EdgeCount, Scheduler};
 
 /// The scheduler in the kernel. Errors and units are those of [`Scheduler`].
@@ -36,6 +36,8 @@ pub trait Kernel {
     fn drain_edges(&self) -> Result<Vec<EdgeCount>>;
     /// See [`Scheduler::process_stats`].
     fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats>;
+    /// See [`Scheduler::counter`].
+    fn counter(&self, stat: ll_stat_id) -> u64;
     /// See [`Scheduler::counters`].
     fn counters(&self) -> [u64; LL_NR_STATS as usize];
 }
@@ -71,6 +73,10 @@ impl Kernel for Scheduler<'_> {
 
     fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
         Scheduler::process_stats(self, tgid)
+    }
+
+    fn counter(&self, stat: ll_stat_id) -> u64 {
+        Scheduler::counter(self, stat)
     }
 
     fn counters(&self) -> [u64; LL_NR_STATS as usize] {
@@ -168,6 +174,10 @@ pub mod fake {
 
         fn process_stats(&self, _tgid: u32) -> Option<ll_proc_stats> {
             None
+        }
+
+        fn counter(&self, stat: ll_stat_id) -> u64 {
+            if stat == LL_STAT_edges_recorded { self.recorded.get() } else { 0 }
         }
 
         fn counters(&self) -> [u64; LL_NR_STATS as usize] {

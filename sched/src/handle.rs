@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
-use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating};
+use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating, ll_stat_id};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
@@ -165,6 +165,13 @@ impl<'obj> Scheduler<'obj> {
     pub fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
         let value = self.skel.maps.proc_stats.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
         bytes::read(&value)
+    }
+
+    /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.
+    #[must_use]
+    pub fn counter(&self, stat: ll_stat_id) -> u64 {
+        let Some(bss) = self.skel.maps.bss_data.as_ref() else { return 0 };
+        bss.cpu_ctxs.iter().take(self.nr_cpus).filter_map(|cpu| cpu.stats.get(stat as usize)).sum()
     }
 
     /// The counters of `LL_STATS`, summed over the CPUs.
