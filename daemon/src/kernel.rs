@@ -117,6 +117,8 @@ pub mod fake {
         pub ratings: Rc<RefCell<BTreeMap<u32, ll_rating>>>,
         /// The calls so far.
         pub calls: Rc<RefCell<Vec<Call>>>,
+        /// Whether wake-ups are worth recording.
+        pub tracking: Rc<Cell<bool>>,
         /// Whether it has been taken off.
         pub exited: Arc<AtomicBool>,
         /// The map of that name.
@@ -162,7 +164,8 @@ pub mod fake {
             Ok(self.ratings.borrow().iter().map(|(&tgid, &rating)| (tgid, rating)).collect())
         }
 
-        fn publish(&self, _tracking: bool, at_once: Option<u32>) -> Result<()> {
+        fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()> {
+            self.tracking.set(tracking);
             self.calls.borrow_mut().push(Call::Publish(at_once));
             Ok(())
         }

@@ -10,6 +10,7 @@ pub mod procfs;
 mod run;
 mod search;
 mod stats;
+mod told;
 pub mod view;
 mod worker;
 

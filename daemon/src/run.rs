@@ -181,6 +181,7 @@ impl<K: Kernel> Session<'_, K> {
                     }
                 }
             }
+            report(self.core.travel());
             if self.core.scheduler().has_exited() {
                 return Ok(End::Ejected);
             }
