@@ -10,13 +10,13 @@ use limelight_abi::sched::{
     LL_STAT_edges_recorded, STATS, ll_rating,
 };
 use limelight_policy::hubs::role_of;
-use limelight_policy::{Action, Class, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
+use limelight_policy::{Action, Class, Edge, Event, GivenKind, Rating, State, step};
 use log::warn;
 
+use crate::answers::Snapshot;
 use crate::kernel::Kernel;
 use crate::procfs;
 use crate::told::Told;
-use crate::view::{ExplainView, ProcessStatus, wait_percentile_ms};
 
 /// A process that stays rated may have executed another program: its role is looked up again this often, in passes.
 const ROLE_PASSES: u64 = 5;
@@ -372,77 +372,28 @@ impl<K: Kernel> Core<K> {
         self.cpu.retain(|pid, _| self.told.ratings().contains_key(pid));
     }
 
-    /// Every rated process that `viewer` may see, most urgent first. Root sees all, others their own.
-    #[must_use]
-    pub fn processes(&self, viewer: u32) -> Vec<ProcessStatus> {
-        let visible = |pid: &u32| viewer == 0 || procfs::uid(*pid) == Some(viewer);
-        let mut rows: Vec<ProcessStatus> = self
-            .told
-            .ratings()
-            .iter()
-            .filter(|(pid, _)| visible(pid))
-            .map(|(&pid, rating)| self.process(pid, rating))
-            .collect();
-        rows.sort_by(|a, b| {
-            (a.class, b.input_rating + b.output_rating)
-                .partial_cmp(&(b.class, a.input_rating + a.output_rating))
-                .unwrap_or(std::cmp::Ordering::Equal)
-        });
-        rows
-    }
-
-    fn process(&self, pid: u32, rating: &Rating) -> ProcessStatus {
-        let stats = self.scheduler.process_stats(pid).unwrap_or_default();
-        ProcessStatus {
-            pid,
-            name: procfs::name(pid).unwrap_or_else(|| "(gone)".to_owned()),
-            class: rating.class(),
-            input_rating: f64::from(rating.in_milli) / 1000.0,
-            output_rating: f64::from(rating.out_milli) / 1000.0,
-            hub: rating.hub,
-            cpu_pct: self.cpu.get(&pid).map_or(0.0, |&(_, share)| share),
-            wakeups: stats.wakeups,
-            wait_p50_ms: wait_percentile_ms(&stats, 0.5),
-            wait_p99_ms: wait_percentile_ms(&stats, 0.99),
-            wait_max_ms: stats.wait_max_ns as f64 / 1e6,
-        }
-    }
-
-    /// Why `pid` is in its class, for `viewer`.
+    /// The rated processes as they are now.
     ///
     /// # Errors
-    /// There is no such process, or it is somebody else's.
-    pub fn explain(&self, pid: u32, viewer: u32) -> Result<ExplainView, String> {
-        let name = procfs::name(pid).ok_or_else(|| format!("there is no process {pid}"))?;
-        if viewer != 0 && procfs::uid(pid) != Some(viewer) {
-            return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
-        }
-        let explanation = self.state.explain(ProcessId::from(pid));
-        let on_path = explanation
-            .iter()
-            .flat_map(|explanation| &explanation.path)
-            .flat_map(|step| [Some(step.pid), server(step)]);
-        let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-        Ok(ExplainView { pid, name, explanation, names })
+    /// The scheduler's map cannot be shared.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            told: self.told.ratings().clone(),
+            cpu_pct: self.cpu.iter().map(|(&pid, &(_, share))| (pid, share)).collect(),
+            stats: self.scheduler.stats_reader()?,
+        })
     }
 
-    /// The dependency graph as it stands.
+    /// What the policy knows, to be copied.
     #[must_use]
-    pub fn graph(&self) -> limelight_policy::GraphView {
-        self.state.graph()
+    pub fn state(&self) -> &State {
+        &self.state
     }
 
     /// The scheduler's counters by name.
     #[must_use]
     pub fn counters(&self) -> BTreeMap<&'static str, u64> {
         STATS.iter().map(|&(name, _)| name).zip(self.scheduler.counters()).collect()
-    }
-}
-
-fn server(step: &Step) -> Option<u32> {
-    match step.why {
-        Why::Input { server, .. } | Why::Output { server, .. } => server,
-        Why::Woke { .. } | Why::Inherited | Why::Lent => None,
     }
 }
 

@@ -6,6 +6,8 @@ use anyhow::Result;
 use limelight_abi::sched::{LL_NR_STATS, ll_proc_stats, ll_rating, ll_stat_id};
 use limelight_sched::{EdgeCount, Scheduler};
 
+use crate::answers::StatsReader;
+
 /// The scheduler in the kernel. Errors and units are those of [`Scheduler`].
 pub trait Kernel {
     /// See [`Scheduler::has_exited`].
@@ -36,6 +38,11 @@ pub trait Kernel {
     fn drain_edges(&self) -> Result<Vec<EdgeCount>>;
     /// See [`Scheduler::process_stats`].
     fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats>;
+    /// The same for another thread.
+    ///
+    /// # Errors
+    /// The map cannot be shared.
+    fn stats_reader(&self) -> Result<StatsReader>;
     /// See [`Scheduler::counter`].
     fn counter(&self, stat: ll_stat_id) -> u64;
     /// See [`Scheduler::counters`].
@@ -75,6 +82,11 @@ impl Kernel for Scheduler<'_> {
         Scheduler::process_stats(self, tgid)
     }
 
+    fn stats_reader(&self) -> Result<StatsReader> {
+        let stats = Scheduler::shared_process_stats(self)?;
+        Ok(Box::new(move |tgid| stats.of(tgid)))
+    }
+
     fn counter(&self, stat: ll_stat_id) -> u64 {
         Scheduler::counter(self, stat)
     }
@@ -110,6 +122,9 @@ pub mod fake {
         Drain,
     }
 
+    /// What a process got.
+    pub type Stats = dyn Fn(u32) -> Option<ll_proc_stats> + Send + Sync;
+
     /// Maps in memory, shared by all copies, and the calls in their order.
     #[derive(Clone, Default)]
     pub struct Fake {
@@ -117,6 +132,8 @@ pub mod fake {
         pub ratings: Rc<RefCell<BTreeMap<u32, ll_rating>>>,
         /// The calls so far.
         pub calls: Rc<RefCell<Vec<Call>>>,
+        /// What each process got.
+        pub stats: Option<Arc<Stats>>,
         /// Whether wake-ups are worth recording.
         pub tracking: Rc<Cell<bool>>,
         /// Whether it has been taken off.
@@ -177,6 +194,11 @@ pub mod fake {
 
         fn process_stats(&self, _tgid: u32) -> Option<ll_proc_stats> {
             None
+        }
+
+        fn stats_reader(&self) -> Result<StatsReader> {
+            let stats = self.stats.clone();
+            Ok(Box::new(move |tgid| stats.as_ref().and_then(|stats| stats(tgid))))
         }
 
         fn counter(&self, stat: ll_stat_id) -> u64 {

@@ -76,8 +76,12 @@ impl Search {
             }
             return;
         }
-        if now >= self.rest_until && self.worker.give(std::mem::take(&mut self.forget)) {
-            self.under_way_since = Some(now);
+        if now < self.rest_until {
+            return;
+        }
+        match self.worker.give(std::mem::take(&mut self.forget)) {
+            Ok(()) => self.under_way_since = Some(now),
+            Err(forget) => self.forget = forget,
         }
     }
 

@@ -8,7 +8,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -42,9 +42,14 @@ impl<J: Send + 'static, A: Send + 'static> Worker<J, A> {
         Ok(Self { name, jobs, answers, bell })
     }
 
-    /// Give it a job; false where too many wait already. Whether the thread is still there shows in [`Self::take`].
-    pub fn give(&self, job: J) -> bool {
-        self.jobs.try_send(job).is_ok()
+    /// Give it a job. Whether the thread is still there shows in [`Self::take`].
+    ///
+    /// # Errors
+    /// Too many wait already: here the job is back.
+    pub fn give(&self, job: J) -> Result<(), J> {
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+        })
     }
 
     /// The next answer, if there is one.
@@ -109,10 +114,10 @@ mod tests {
         })
         .unwrap();
         assert!(worker.take().unwrap().is_none());
-        assert!(worker.give(1));
+        worker.give(1).unwrap();
         // The first is in hand soon or still waits: of the next two one at least is too many.
         let given = [worker.give(2), worker.give(3)];
-        assert!(given.contains(&false), "{given:?}");
+        assert!(given.contains(&Err(3)), "{given:?}");
         (0..2).for_each(|_| go.send(()).unwrap());
         wait(&worker);
         assert_eq!(worker.take().unwrap(), Some(2));
@@ -122,7 +127,7 @@ mod tests {
     #[test]
     fn a_thread_that_panics_is_reported() {
         let mut worker = Worker::start("doomed", 1, |(): ()| panic!("this panic is part of a test")).unwrap();
-        assert!(worker.give(()));
+        worker.give(()).unwrap();
         wait(&worker);
         let error = worker.take().unwrap_err().to_string();
         assert!(error.contains("\"doomed\" has ended by itself"), "{error}");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The whole loop over a scheduler of the test's own: real sockets and a real timer.
 
-use std::sync::Arc;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use limelight_abi::sched::{LL_RATING_LENT, ll_rating};
 use limelight_sense::displays::Display;
 
 use super::*;
@@ -25,6 +27,15 @@ struct Loop {
 impl Loop {
     /// Run it, with displays found by `find`.
     fn start(test: &str, find: impl FnMut(&[String]) -> Vec<Display> + Send + 'static) -> Self {
+        Self::start_with(test, find, Fake::default)
+    }
+
+    /// The same over a scheduler that `kernel` makes.
+    fn start_with(
+        test: &str,
+        find: impl FnMut(&[String]) -> Vec<Display> + Send + 'static,
+        kernel: impl FnOnce() -> Fake + Send + 'static,
+    ) -> Self {
         let folder = std::env::temp_dir().join(format!("limelight-loop-{test}-{}", std::process::id()));
         let socket = folder.join("control.sock");
         let mut control = Control::bind(&socket).unwrap();
@@ -40,9 +51,11 @@ impl Loop {
                 };
                 let mut helpers = Helpers::new(Search::with(find)?);
                 let memory = Memory::new(policy::State::new(options.policy.clone())?);
-                let core = Core::new(Fake { exited: ejected, ..Fake::default() }, memory)?;
+                let core = Core::new(Fake { exited: ejected, ..kernel() }, memory)?;
                 let shared = Shared::default();
-                let mut session = Session { options: &options, core, helpers: &mut helpers, shared: &shared };
+                let mut answers = Answers::start()?;
+                let (helpers, answers) = (&mut helpers, &mut answers);
+                let mut session = Session { options: &options, core, helpers, answers, shared: &shared };
                 session.run(&SignalFd::new(&SigSet::empty())?, &mut control).map(|_| ())
             };
             sender.send(session()).unwrap();
@@ -104,4 +117,45 @@ fn a_search_that_fails_ends_the_daemon() {
     let error = daemon.result.recv_timeout(PATIENCE).expect("the daemon goes on").unwrap_err().to_string();
     assert!(error.contains("\"displays\" has ended by itself"), "{error}");
     fs::remove_dir_all(daemon.socket.parent().unwrap()).unwrap();
+}
+
+/// An answer that takes for ever keeps neither the loop from the next request nor the loop from ending.
+#[test]
+fn an_answer_that_hangs_does_not_delay_the_loop() {
+    let (began, answering) = channel();
+    let (_never, release) = channel::<()>();
+    let (began, release) = (Mutex::new(began), Mutex::new(release));
+    let hang = move |_| {
+        began.lock().unwrap().send(()).unwrap();
+        let _ = release.lock().unwrap().recv();
+        None
+    };
+    let daemon = Loop::start_with(
+        "answer",
+        |_| Vec::new(),
+        || {
+            // The first pass takes over what the scheduler gave by itself.
+            let lent = ll_rating { in_milli: 5000, flags: LL_RATING_LENT, from_tgid: 1, ..ll_rating::default() };
+            let fake = Fake { stats: Some(Arc::new(hang)), ..Fake::default() };
+            fake.ratings.borrow_mut().insert(std::os::unix::process::parent_id(), lent);
+            fake
+        },
+    );
+    let socket = daemon.socket.clone();
+    std::thread::spawn(move || {
+        while let Ok(answer) = ask(&socket, &Request::Status) {
+            assert_eq!(answer["processes"].as_array().map(Vec::len), Some(0), "{answer}");
+        }
+    });
+    answering.recv_timeout(PATIENCE).expect("no answer was begun");
+    let asked = Instant::now();
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"nonsense\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("not a request"), "{text}");
+    // As for a search that hangs.
+    assert!(asked.elapsed() < Duration::from_secs(3), "the answer took {:?}", asked.elapsed());
+    daemon.end().unwrap();
 }
