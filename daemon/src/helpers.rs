@@ -306,7 +306,7 @@ mod tests {
     /// A display's number with another owner or server is another display: its helper is not kept.
     #[test]
     fn a_display_with_another_owner_is_another() {
-        let of = |uid, server_pid| Display { name: ":0".into(), uid, gid: uid, xauthority: None, server_pid };
+        let of = |uid, server_pid| Display { name: ":0".into(), uid, gid: uid, home: "/".into(), xauthority: None, server_pid };
         assert!(!is_another(&of(1000, 7), &of(1000, 7)));
         assert!(is_another(&of(1000, 7), &of(1001, 7)));
         assert!(is_another(&of(1000, 7), &of(1000, 8)));

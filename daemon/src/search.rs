@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn display(name: &str) -> Display {
-        Display { name: name.to_owned(), uid: 1000, gid: 1000, xauthority: None, server_pid: 1 }
+        Display { name: name.to_owned(), uid: 1000, gid: 1000, home: "/".into(), xauthority: None, server_pid: 1 }
     }
 
     /// What is to be looked at anew is told to the next search, once.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
+use nix::unistd::{Uid, User};
 
 use crate::procs::{ProcessId, Witness, auth_argument, display_number, start_of, user_of, witnesses};
 use crate::xauthority::{belongs_to, cookies};
@@ -45,6 +46,8 @@ pub struct Display {
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
+    /// The owner's home. Looked up here, for who keeps the accounts may be a server on a network.
+    pub home: PathBuf,
     /// A file of the owner's with the display's cookie; `None` where none is needed or known.
     pub xauthority: Option<PathBuf>,
     /// The X server's process.
@@ -174,7 +177,8 @@ fn owner(number: u32, server: Server, auth: Option<&Path>, people: &[Witness]) -
     let xauthority = witness
         .and_then(Witness::own_xauthority)
         .or_else(|| auth.filter(|auth| belongs_to(auth, uid)).map(Path::to_path_buf));
-    let display = Display { name: format!(":{number}"), uid, gid, xauthority, server_pid: server.pid };
+    let home = User::from_uid(Uid::from_raw(uid)).ok().flatten().map_or_else(|| "/".into(), |user| user.dir);
+    let display = Display { name: format!(":{number}"), uid, gid, home, xauthority, server_pid: server.pid };
     (display, witness.map(|witness| witness.id))
 }
 

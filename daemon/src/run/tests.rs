@@ -96,7 +96,14 @@ fn a_search_that_hangs_does_not_delay_the_loop() {
 fn what_is_found_is_shown() {
     let daemon = Loop::start("found", |_| {
         let uid = nix::unistd::getuid().as_raw();
-        vec![Display { name: ":7".into(), uid, gid: uid, xauthority: None, server_pid: std::process::id() }]
+        vec![Display {
+            name: ":7".into(),
+            uid,
+            gid: uid,
+            home: "/".into(),
+            xauthority: None,
+            server_pid: std::process::id(),
+        }]
     });
     let until = Instant::now() + PATIENCE;
     loop {
