@@ -10,12 +10,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use limelight_abi::sense::{MAX_CLIENTS, MAX_PACKET_BYTES, SenseMessage};
+use limelight_abi::sense::SenseMessage;
 use limelight_policy::{ClientPeriod, DisplayId, Event};
 use limelight_sense::displays::Display;
 use limelight_sense::spawn::{Helper, reap, spawn_helper};
 use log::{info, warn};
 
+use crate::allowance::{Allowance, Verdict, named};
 use crate::procfs;
 use crate::search::Search;
 use crate::view::DisplayStatus;
@@ -24,15 +25,11 @@ use crate::view::DisplayStatus;
 const RETRY_MIN: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// More from one helper in one second is misbehaviour: packets, and the clients that they name. An honest one names each at once at
-/// most twice, and once in the packet of its period.
-const MAX_NAMED_PER_SECOND: usize = 4 * MAX_CLIENTS;
-
-/// And bytes, for a name may be padded: a few of the longest packets.
-const MAX_BYTES_PER_SECOND: usize = 8 * MAX_PACKET_BYTES;
-
 /// Packets that are read from one helper before the others have their turn.
 const MAX_PACKETS_AT_ONCE: usize = 64;
+
+/// Likewise clients that they name, each of which costs a look into `/proc`: the packet that goes beyond is the last one.
+const MAX_NAMED_AT_ONCE: usize = 256;
 
 /// Displays of one user that are watched: each costs a process. A person has one or two; whoever starts X servers by the
 /// hundred (tests do) is no person.
@@ -44,14 +41,14 @@ struct Watch {
     state: String,
     retry_at: Instant,
     retry_after: Duration,
-    named: usize,
-    bytes: usize,
     present: bool,
 }
 
 /// Every display and its helper.
 pub struct Helpers {
     watches: BTreeMap<String, Watch>,
+    /// What the helpers of each user have taken in this second.
+    taken: BTreeMap<u32, Allowance>,
     search: Search,
 }
 
@@ -68,17 +65,14 @@ impl Helpers {
     /// None yet; displays are found by `search`.
     #[must_use]
     pub fn new(search: Search) -> Self {
-        Self { watches: BTreeMap::new(), search }
+        Self { watches: BTreeMap::new(), taken: BTreeMap::new(), search }
     }
 
     /// Once a second: begin to look for displays that came or went, and start the helpers that are missing. `program` is the `limelight`
     /// binary.
     pub fn refresh(&mut self, program: &Path) -> Vec<Change> {
         reap();
-        for watch in self.watches.values_mut() {
-            watch.named = 0;
-            watch.bytes = 0;
-        }
+        self.taken.clear();
         self.search.begin();
         self.start_missing(program)
     }
@@ -147,17 +141,27 @@ impl Helpers {
     pub fn read(&mut self, display: &str) -> (Vec<Change>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
         let Some(watch) = self.watches.get_mut(display) else { return (changes, events) };
+        let taken = self.taken.entry(watch.display.uid).or_default();
+        let mut in_turn = 0;
         for _ in 0..MAX_PACKETS_AT_ONCE {
             let Some(helper) = watch.helper.as_mut() else { break };
             match helper.receive() {
                 Ok(Some(message)) => {
-                    watch.named += named(&message);
-                    watch.bytes += helper.take_received();
-                    if watch.named > MAX_NAMED_PER_SECOND || watch.bytes > MAX_BYTES_PER_SECOND {
-                        watch.end("its helper floods us", &mut changes);
+                    in_turn += named(&message);
+                    match taken.take(&message, helper.take_received()) {
+                        Verdict::Take => watch.take(message, &mut events),
+                        Verdict::LeaveToPeriod => {}
+                        Verdict::Flood => {
+                            watch.end(
+                                "its helper, with those of the same user's other displays, floods us",
+                                &mut changes,
+                            );
+                            break;
+                        }
+                    }
+                    if in_turn > MAX_NAMED_AT_ONCE {
                         break;
                     }
-                    watch.take(message, &mut events);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -187,14 +191,6 @@ impl Helpers {
     }
 }
 
-/// How many clients a message names, itself counted as one.
-fn named(message: &SenseMessage) -> usize {
-    match message {
-        SenseMessage::Period { clients } => 1 + clients.len(),
-        _ => 1,
-    }
-}
-
 /// Whether a display of the same name has another owner or server than before.
 fn is_another(before: &Display, now: &Display) -> bool {
     (before.uid, before.server_pid) != (now.uid, now.server_pid)
@@ -208,8 +204,6 @@ impl Watch {
             state: "starting".to_owned(),
             retry_at: Instant::now(),
             retry_after: RETRY_MIN,
-            named: 0,
-            bytes: 0,
             present: true,
         }
     }
@@ -306,7 +300,14 @@ mod tests {
     /// A display's number with another owner or server is another display: its helper is not kept.
     #[test]
     fn a_display_with_another_owner_is_another() {
-        let of = |uid, server_pid| Display { name: ":0".into(), uid, gid: uid, home: "/".into(), xauthority: None, server_pid };
+        let of = |uid, server_pid| Display {
+            name: ":0".into(),
+            uid,
+            gid: uid,
+            home: "/".into(),
+            xauthority: None,
+            server_pid,
+        };
         assert!(!is_another(&of(1000, 7), &of(1000, 7)));
         assert!(is_another(&of(1000, 7), &of(1001, 7)));
         assert!(is_another(&of(1000, 7), &of(1000, 8)));

@@ -2,6 +2,7 @@
 //! limelight's daemon: wiring only. What is seen comes from `limelight-sense` and the scheduler, what to do about it is
 //! decided in `limelight-policy`, and `limelight-sched` does it.
 
+mod allowance;
 mod answers;
 pub mod control;
 mod core;
