@@ -31,6 +31,9 @@ const MAX_PACKETS_AT_ONCE: usize = 64;
 /// Likewise clients that they name, each of which costs a look into `/proc`: the packet that goes beyond is the last one.
 const MAX_NAMED_AT_ONCE: usize = 256;
 
+/// Characters of what is shown about a display.
+const MAX_STATE_CHARS: usize = 300;
+
 /// Displays of one user that are watched: each costs a process. A person has one or two; whoever starts X servers by the
 /// hundred (tests do) is no person.
 const MAX_DISPLAYS_PER_USER: usize = 8;
@@ -196,6 +199,11 @@ fn is_another(before: &Display, now: &Display) -> bool {
     (before.uid, before.server_pid) != (now.uid, now.server_pid)
 }
 
+/// What a helper has a part in is shown to others and logged: of that no more than a line, and nothing that acts on a terminal.
+fn words(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(MAX_STATE_CHARS).collect()
+}
+
 impl Watch {
     fn new(display: Display) -> Self {
         Self {
@@ -238,10 +246,11 @@ impl Watch {
     }
 
     fn fail(&mut self, why: &str) {
+        let why = words(why);
         if self.state != why {
             warn!("display {}: {why}; trying again in {} s", self.display.name, self.retry_after.as_secs());
         }
-        why.clone_into(&mut self.state);
+        self.state = why;
         self.retry_at = Instant::now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
     }
@@ -286,7 +295,7 @@ impl Watch {
                 events.push(Event::Period { display, clients });
             }
             SenseMessage::Gone { reason } => {
-                self.state = reason;
+                self.state = words(&reason);
                 events.push(Event::DisplayGone { display });
             }
         }
@@ -296,6 +305,21 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A helper that lies cannot have a line of the log to itself, a terminal obey it, or a log fill: the message about a packet that is none
+    /// quotes it.
+    #[test]
+    fn what_a_helper_says_is_one_short_line() {
+        let packet = format!(r#"{{"kind":"\u001b[2J\nlimelight: all is well{}"}}"#, "!".repeat(100_000));
+        let error = SenseMessage::decode(packet.as_bytes()).unwrap_err();
+        let display = Display { name: ":0".into(), uid: 1, gid: 1, home: "/".into(), xauthority: None, server_pid: 7 };
+        let mut watch = Watch::new(display);
+        watch.fail(&error.to_string());
+        assert!(watch.state.len() <= MAX_STATE_CHARS && watch.state.contains("all is well"), "{}", watch.state.len());
+        assert!(!watch.state.contains(char::is_control), "{:?}", watch.state);
+        watch.take(SenseMessage::Gone { reason: "\u{1b}[2J".into() }, &mut Vec::new());
+        assert_eq!(watch.state, "[2J");
+    }
 
     /// A display's number with another owner or server is another display: its helper is not kept.
     #[test]
