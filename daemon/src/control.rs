@@ -12,9 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::socket::sockopt::{PeerCredentials, SndBufForce};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
 
+use crate::answers::write;
 use crate::view::{Request, Response};
 
 /// Where the socket is, below [`RUN_DIR`].
@@ -32,14 +33,11 @@ const MAX_CLIENTS_PER_USER: usize = 8;
 const KEPT_FOR_ROOT: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Answers in a second to all users but root: `explain` alone may take 50 ms where 16,000 processes are rated.
+/// Answers in a second to all users but root: where 16,000 processes are rated each may take 50 ms of a CPU, and the loop some of that.
 const MAX_ANSWERS_PER_SECOND: u32 = 10;
 
 /// What the next one is told.
 const ASKED_TOO_OFTEN: &str = "the daemon is asked too often by users who are not root; try again in a second";
-
-/// Room for the longest answer, so that writing it never waits for whoever asked.
-const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long `limelight status` waits for a daemon that may be starved: to be let in, and then to be answered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -91,9 +89,9 @@ impl Control {
         std::iter::once(self.listener.as_fd()).chain(self.clients.iter().map(|client| client.stream.as_fd()))
     }
 
-    /// Answer everybody whose request is complete. Never waits, and takes in no more than [`MAX_CLIENTS`] at a time: who connects again and again
-    /// must not keep the daemon from its work. `answer` gets the request and the caller's uid.
-    pub fn serve(&mut self, mut answer: impl FnMut(&Request, u32) -> Response) {
+    /// Hand on everybody whose request is complete. Never waits, and takes in no more than [`MAX_CLIENTS`] at a time: who connects again and
+    /// again must not keep the daemon from its work. `ask` gets the request, the caller's uid and where the answer goes.
+    pub fn serve(&mut self, mut ask: impl FnMut(Request, u32, UnixStream)) {
         for _ in 0..MAX_CLIENTS {
             let Ok((stream, _)) = self.listener.accept() else { break };
             self.admit(stream);
@@ -101,20 +99,23 @@ impl Control {
         if self.counted_since.elapsed() >= Duration::from_secs(1) {
             (self.answered, self.counted_since) = (0, Instant::now());
         }
-        let answered = &mut self.answered;
-        self.clients.retain_mut(|client| match client.read_line() {
-            Ok(true) => {
-                *answered += u32::from(client.uid != 0);
-                // A client that went away meanwhile is its own problem.
-                let _ = match client.uid != 0 && *answered > MAX_ANSWERS_PER_SECOND {
-                    true => client.reply(&mut |_, _| Response::Error(ASKED_TOO_OFTEN.to_owned())),
-                    false => client.reply(&mut answer),
-                };
-                false
+        let mut index = 0;
+        while let Some(client) = self.clients.get_mut(index) {
+            match client.read_line() {
+                Ok(false) if client.since.elapsed() < PATIENCE => index += 1,
+                Ok(false) | Err(_) => drop(self.clients.remove(index)),
+                Ok(true) => {
+                    let client = self.clients.remove(index);
+                    self.answered += u32::from(client.uid != 0);
+                    let too_often = client.uid != 0 && self.answered > MAX_ANSWERS_PER_SECOND;
+                    match serde_json::from_slice(&client.line) {
+                        _ if too_often => refuse(&client.stream, ASKED_TOO_OFTEN),
+                        Ok(request) => ask(request, client.uid, client.stream),
+                        Err(error) => refuse(&client.stream, &format!("not a request: {error}")),
+                    }
+                }
             }
-            Ok(false) => client.since.elapsed() < PATIENCE,
-            Err(_) => false,
-        });
+        }
     }
 
     /// Is there room for one more of `uid`? Some is root's alone, and one user has a few places only.
@@ -154,18 +155,11 @@ impl Client {
             }
         }
     }
+}
 
-    fn reply(&mut self, answer: &mut impl FnMut(&Request, u32) -> Response) -> io::Result<()> {
-        let response = match serde_json::from_slice(&self.line) {
-            Ok(request) => answer(&request, self.uid),
-            Err(error) => Response::Error(format!("not a request: {error}")),
-        };
-        let mut text = serde_json::to_vec(&response)?;
-        text.push(b'\n');
-        // Needs root, which the daemon is; without it a very long answer is cut off.
-        let _ = setsockopt(&self.stream, SndBufForce, &ANSWER_BYTES);
-        self.stream.write_all(&text)
-    }
+/// Tell whoever asks why there is no answer. A few words fit the socket's buffer, and a client that went away meanwhile is its own problem.
+pub fn refuse(stream: &UnixStream, why: &str) {
+    let _ = write(stream, &Response::Error(why.to_owned()), Duration::ZERO);
 }
 
 /// Ask the daemon at `path`: its answer, as JSON.
@@ -266,7 +260,7 @@ mod tests {
         let (mut control, path) = bound("control");
         let server = std::thread::spawn(move || {
             for _ in 0..400 {
-                control.serve(|request, uid| Response::Error(format!("{request:?} by {uid}")));
+                control.serve(|request, uid, stream| refuse(&stream, &format!("{request:?} by {uid}")));
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
@@ -306,7 +300,7 @@ mod tests {
             let (stream, mut asker) = UnixStream::pair().unwrap();
             asker.write_all(b"{\"request\":\"status\"}\n").unwrap();
             control.clients.push(Client::new(stream, uid));
-            control.serve(|_, _| Response::Error("an answer".to_owned()));
+            control.serve(|_, _, stream| refuse(&stream, "an answer"));
             let mut text = String::new();
             asker.read_to_string(&mut text).unwrap();
             text.contains("too often")
@@ -322,7 +316,7 @@ mod tests {
     fn a_flood_of_connections_is_taken_in_parts() {
         let (mut control, path) = bound("flood");
         let waiting: Vec<_> = (0..2 * MAX_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        control.serve(|_, _| Response::Error(String::new()));
+        control.serve(|_, _, _| ());
         assert!(control.listener.accept().is_ok(), "the rest still waits");
         drop(waiting);
         fs::remove_dir_all(path.parent().unwrap()).unwrap();

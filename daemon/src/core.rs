@@ -10,15 +10,20 @@ use limelight_abi::sched::{
     LL_STAT_edges_recorded, STATS, ll_rating,
 };
 use limelight_policy::hubs::role_of;
-use limelight_policy::{Action, Edge, Event, GivenKind, ProcessId, Rating, State, Step, Why, step};
-use limelight_sched::Scheduler;
+use limelight_policy::{Action, Class, Edge, Event, GivenKind, Rating, State, step};
 use log::warn;
 
+use crate::answers::Snapshot;
+use crate::kernel::Kernel;
 use crate::procfs;
-use crate::view::{ExplainView, ProcessStatus, wait_percentile_ms};
+use crate::told::Told;
 
 /// A process that stays rated may have executed another program: its role is looked up again this often, in passes.
 const ROLE_PASSES: u64 = 5;
+
+/// Processes whose waiting tasks change queue at once when they become more urgent. One event reaches few; each takes a walk over the tasks
+/// that wait, and beyond these they change with their next turn.
+const MAX_AT_ONCE: usize = 8;
 
 /// Milli-rating that keeps the daemon's helpers in class HUCIN, below whatever the person really uses.
 const HELPER_MILLI: u32 = 1;
@@ -28,24 +33,35 @@ pub struct Memory {
     /// The policy's state.
     pub state: State,
     started: Instant,
-    told: BTreeMap<u32, Rating>,
+    told: Told,
 }
 
 impl Memory {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(state: State) -> Self {
-        Self { state, started: Instant::now(), told: BTreeMap::new() }
+        Self { state, started: Instant::now(), told: Told::default() }
     }
 }
 
+/// When waiting tasks of those who become more urgent change queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// Now: the person waits for them.
+    AtOnce,
+    /// When they have run next.
+    NextTurn,
+}
+
 /// Ratings, from events to the scheduler.
-pub struct Core<'obj> {
-    scheduler: Scheduler<'obj>,
+pub struct Core<K> {
+    scheduler: K,
     state: State,
     started: Instant,
     /// What the scheduler was last told of each process.
-    told: BTreeMap<u32, Rating>,
+    told: Told,
+    /// Clients whose first input is to travel on over edges that have not been read yet.
+    travellers: Vec<Event>,
     /// Our own processes: not the policy's business.
     own: BTreeSet<u32>,
     /// Pass in which the role of a process was last looked up.
@@ -59,18 +75,19 @@ pub struct Core<'obj> {
     tracking: bool,
 }
 
-impl<'obj> Core<'obj> {
+impl<K: Kernel> Core<K> {
     /// Begin with a scheduler that was just loaded, and what was known before, if anything was.
     ///
     /// # Errors
     /// The scheduler cannot be told about the daemon.
-    pub fn new(scheduler: Scheduler<'obj>, memory: Memory) -> Result<Self> {
+    pub fn new(scheduler: K, memory: Memory) -> Result<Self> {
         let now = Instant::now();
         let mut core = Self {
             scheduler,
             state: memory.state,
             started: memory.started,
             told: memory.told,
+            travellers: Vec::new(),
             own: BTreeSet::new(),
             roles: HashMap::new(),
             cpu: HashMap::new(),
@@ -86,13 +103,13 @@ impl<'obj> Core<'obj> {
 
     /// The scheduler, to ask whether it still runs.
     #[must_use]
-    pub fn scheduler(&self) -> &Scheduler<'obj> {
+    pub fn scheduler(&self) -> &K {
         &self.scheduler
     }
 
     /// Give up the scheduler and keep what is known, for another one.
     #[must_use]
-    pub fn into_parts(self) -> (Scheduler<'obj>, Memory) {
+    pub fn into_parts(self) -> (K, Memory) {
         (self.scheduler, Memory { state: self.state, started: self.started, told: self.told })
     }
 
@@ -105,7 +122,7 @@ impl<'obj> Core<'obj> {
     /// Processes with a rating.
     #[must_use]
     pub fn rated(&self) -> u64 {
-        self.told.values().filter(|rating| (rating.in_milli | rating.out_milli) != 0).count() as u64
+        self.told.ratings().values().filter(|rating| (rating.in_milli | rating.out_milli) != 0).count() as u64
     }
 
     /// Seconds since the daemon started.
@@ -136,16 +153,17 @@ impl<'obj> Core<'obj> {
         self.scheduler.clear_rating(pid);
     }
 
-    /// Something happened: decide, and let it take effect at once.
+    /// Something happened: decide, and let it take effect at once. What may wait until everybody who was reported has been told waits for
+    /// [`Self::travel`].
     ///
     /// # Errors
     /// The scheduler cannot be told.
     pub fn handle(&mut self, event: Event) -> Result<()> {
-        let at_once = match &event {
+        let about = match &event {
             Event::Input { pid, .. } | Event::Output { pid, .. } => Some(pid.tgid),
             _ => None,
         };
-        if at_once.is_some_and(|pid| self.own.contains(&pid)) {
+        if about.is_some_and(|pid| self.own.contains(&pid)) {
             return Ok(());
         }
         let now = self.now_ns();
@@ -154,18 +172,30 @@ impl<'obj> Core<'obj> {
             _ => None,
         };
         let actions = step(&mut self.state, event, now);
-        let reached = reached.filter(|_| !actions.is_empty());
-        self.carry_out(actions, at_once)?;
-        let Some(reached) = reached else { return Ok(()) };
-        // Whom this client woke before it could be reported: its input travels there at once, too. Only now, because reading the
-        // edges takes several times as long as all the rest, and the client itself must not wait for it.
+        self.travellers.extend(reached.filter(|_| !actions.is_empty()));
+        self.carry_out(actions, if about.is_some() { Effect::AtOnce } else { Effect::NextTurn })
+    }
+
+    /// Whom the clients that [`Self::handle`] was told of woke before they could be reported: their input travels there at once, too. Only when
+    /// all of them have been told, and once for all, because reading the edges takes several times as long as all the rest.
+    ///
+    /// # Errors
+    /// The scheduler cannot be read or told.
+    pub fn travel(&mut self) -> Result<()> {
+        let travellers = std::mem::take(&mut self.travellers);
+        if travellers.is_empty() {
+            return Ok(());
+        }
         let edges = self.take_edges()?;
         if edges.is_empty() {
             return Ok(());
         }
+        let now = self.now_ns();
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
-        actions.extend(step(&mut self.state, reached, now));
-        self.carry_out(actions, at_once)
+        for reached in travellers {
+            actions.extend(step(&mut self.state, reached, now));
+        }
+        self.carry_out(actions, Effect::AtOnce)
     }
 
     /// The pass of each second: what the scheduler saw, who is gone, and the new ratings.
@@ -180,7 +210,7 @@ impl<'obj> Core<'obj> {
         let now = self.now_ns();
         let mut actions = step(&mut self.state, Event::Edges(edges), now);
         actions.extend(step(&mut self.state, Event::Tick, now));
-        self.carry_out(actions, None)?;
+        self.carry_out(actions, Effect::NextTurn)?;
         self.measure_cpu();
         Ok(())
     }
@@ -193,17 +223,17 @@ impl<'obj> Core<'obj> {
     fn learn_from_scheduler(&mut self) -> Result<()> {
         let now = self.now_ns();
         let held: BTreeMap<u32, ll_rating> = self.scheduler.ratings()?.into_iter().collect();
-        let gone: Vec<u32> = self.told.keys().copied().filter(|pid| !held.contains_key(pid)).collect();
+        let gone: Vec<u32> = self.told.ratings().keys().copied().filter(|pid| !held.contains_key(pid)).collect();
         for pid in gone {
-            self.told.remove(&pid);
+            self.told.remove(pid);
             self.cpu.remove(&pid);
             self.roles.remove(&pid);
             let actions = step(&mut self.state, Event::Exit { pid: pid.into() }, now);
-            self.carry_out(actions, None)?;
+            self.carry_out(actions, Effect::NextTurn)?;
         }
         for (pid, rating) in held {
             let actions = self.take_over(pid, &rating);
-            self.apply(&actions, None)?;
+            self.apply(&actions, &[])?;
         }
         Ok(())
     }
@@ -231,7 +261,7 @@ impl<'obj> Core<'obj> {
 
     /// Reading the map costs 2 million instructions even when it is empty: not when nothing was recorded.
     fn take_edges(&mut self) -> Result<Vec<Edge>> {
-        let recorded = self.scheduler.counters()[LL_STAT_edges_recorded as usize];
+        let recorded = self.scheduler.counter(LL_STAT_edges_recorded);
         if std::mem::replace(&mut self.edges_taken_at, recorded) == recorded {
             return Ok(Vec::new());
         }
@@ -245,8 +275,11 @@ impl<'obj> Core<'obj> {
 
     fn learn_roles(&mut self, edges: &[Edge]) -> Result<()> {
         let now = self.now_ns();
-        let seen: BTreeSet<u32> =
-            edges.iter().flat_map(|edge| [edge.from.tgid, edge.to.tgid]).chain(self.told.keys().copied()).collect();
+        let seen: BTreeSet<u32> = edges
+            .iter()
+            .flat_map(|edge| [edge.from.tgid, edge.to.tgid])
+            .chain(self.told.ratings().keys().copied())
+            .collect();
         self.roles.retain(|pid, _| seen.contains(pid));
         for pid in seen {
             let known_since = self.roles.get(&pid).copied();
@@ -256,7 +289,7 @@ impl<'obj> Core<'obj> {
             let role = procfs::executable(pid).or_else(|| procfs::name(pid)).and_then(|name| role_of(&name));
             if role.is_some() || known_since.is_some() {
                 let actions = step(&mut self.state, Event::Hub { pid: pid.into(), role }, now);
-                self.carry_out(actions, None)?;
+                self.carry_out(actions, Effect::NextTurn)?;
             }
             self.roles.insert(pid, self.passes);
         }
@@ -266,25 +299,37 @@ impl<'obj> Core<'obj> {
     /// Tell the scheduler. What it gave one of these processes by itself since the last pass is taken over first: an editor that was lent
     /// HUCIN for a key must not lose that to the report of what the key made it show. (What it gives between our look and our
     /// word, some microseconds, is lost all the same, until the next wake-up lends it anew.)
-    fn carry_out(&mut self, mut actions: Vec<Action>, at_once: Option<u32>) -> Result<()> {
+    fn carry_out(&mut self, mut actions: Vec<Action>, effect: Effect) -> Result<()> {
+        let raised = if effect == Effect::AtOnce { self.raised(&actions) } else { Vec::new() };
         let mut seen = BTreeSet::new();
         let mut next = 0;
         while let Some(action) = actions.get(next) {
             next += 1;
             let pid = action.pid().tgid;
             // It gives nothing to who has an input rating.
-            if !seen.insert(pid) || self.told.get(&pid).is_some_and(|rating| rating.in_milli > 0) {
+            if !seen.insert(pid) || self.told.ratings().get(&pid).is_some_and(|rating| rating.in_milli > 0) {
                 continue;
             }
             if let Some(held) = self.scheduler.rating(pid) {
                 actions.extend(self.take_over(pid, &held));
             }
         }
-        self.apply(&actions, at_once)
+        self.apply(&actions, &raised)
     }
 
-    fn apply(&mut self, actions: &[Action], at_once: Option<u32>) -> Result<()> {
-        if actions.is_empty() {
+    /// Who becomes more urgent by this, first come first.
+    fn raised(&self, actions: &[Action]) -> Vec<u32> {
+        let class = |pid: u32| self.told.ratings().get(&pid).map_or(Class::Other, Rating::class);
+        let raised = actions.iter().filter_map(|action| match *action {
+            Action::Set { pid, rating } => (rating.class() < class(pid.tgid)).then_some(pid.tgid),
+            Action::Clear { .. } => None,
+        });
+        raised.take(MAX_AT_ONCE).collect()
+    }
+
+    fn apply(&mut self, actions: &[Action], raised: &[u32]) -> Result<()> {
+        // The last who served the person may have ended: of that nothing is told but that nobody does.
+        if actions.is_empty() && self.tracking == self.told.anybody_serves() {
             return Ok(());
         }
         // One that finds no room must not keep the others from being told.
@@ -296,100 +341,59 @@ impl<'obj> Core<'obj> {
                     lost = lost.and(self.scheduler.set_rating(pid.tgid, &entry(&rating)));
                 }
                 Action::Clear { pid } => {
-                    self.told.remove(&pid.tgid);
+                    self.told.remove(pid.tgid);
                     self.scheduler.clear_rating(pid.tgid);
                 }
             }
         }
-        self.tracking = self.told.values().any(|rating| !rating.hub && (rating.in_milli | rating.out_milli) != 0);
-        self.scheduler.publish(self.tracking, at_once)?;
+        self.tracking = self.told.anybody_serves();
+        self.scheduler.publish(self.tracking, raised.first().copied())?;
+        for &pid in raised.iter().skip(1) {
+            self.scheduler.publish(self.tracking, Some(pid))?;
+        }
         lost
     }
 
     /// A new scheduler knows nothing: tell it everything.
     fn retell(&mut self) -> Result<()> {
         let actions: Vec<Action> =
-            self.told.iter().map(|(&pid, &rating)| Action::Set { pid: pid.into(), rating }).collect();
-        self.apply(&actions, None)
+            self.told.ratings().iter().map(|(&pid, &rating)| Action::Set { pid: pid.into(), rating }).collect();
+        self.apply(&actions, &[])
     }
 
     fn measure_cpu(&mut self) {
         let elapsed_ns = self.last_pass.elapsed().as_nanos().max(1) as f64;
         self.last_pass = Instant::now();
-        for &pid in self.told.keys() {
+        for &pid in self.told.ratings().keys() {
             let run_ns = self.scheduler.process_stats(pid).map_or(0, |stats| stats.run_ns);
             let entry = self.cpu.entry(pid).or_insert((run_ns, 0.0));
             *entry = (run_ns, run_ns.saturating_sub(entry.0) as f64 * 100.0 / elapsed_ns);
         }
-        self.cpu.retain(|pid, _| self.told.contains_key(pid));
+        self.cpu.retain(|pid, _| self.told.ratings().contains_key(pid));
     }
 
-    /// Every rated process that `viewer` may see, most urgent first. Root sees all, others their own.
-    #[must_use]
-    pub fn processes(&self, viewer: u32) -> Vec<ProcessStatus> {
-        let visible = |pid: &u32| viewer == 0 || procfs::uid(*pid) == Some(viewer);
-        let mut rows: Vec<ProcessStatus> =
-            self.told.iter().filter(|(pid, _)| visible(pid)).map(|(&pid, rating)| self.process(pid, rating)).collect();
-        rows.sort_by(|a, b| {
-            (a.class, b.input_rating + b.output_rating)
-                .partial_cmp(&(b.class, a.input_rating + a.output_rating))
-                .unwrap_or(std::cmp::Ordering::Equal)
-        });
-        rows
-    }
-
-    fn process(&self, pid: u32, rating: &Rating) -> ProcessStatus {
-        let stats = self.scheduler.process_stats(pid).unwrap_or_default();
-        ProcessStatus {
-            pid,
-            name: procfs::name(pid).unwrap_or_else(|| "(gone)".to_owned()),
-            class: rating.class(),
-            input_rating: f64::from(rating.in_milli) / 1000.0,
-            output_rating: f64::from(rating.out_milli) / 1000.0,
-            hub: rating.hub,
-            cpu_pct: self.cpu.get(&pid).map_or(0.0, |&(_, share)| share),
-            wakeups: stats.wakeups,
-            wait_p50_ms: wait_percentile_ms(&stats, 0.5),
-            wait_p99_ms: wait_percentile_ms(&stats, 0.99),
-            wait_max_ms: stats.wait_max_ns as f64 / 1e6,
-        }
-    }
-
-    /// Why `pid` is in its class, for `viewer`.
+    /// The rated processes as they are now.
     ///
     /// # Errors
-    /// There is no such process, or it is somebody else's.
-    pub fn explain(&self, pid: u32, viewer: u32) -> Result<ExplainView, String> {
-        let name = procfs::name(pid).ok_or_else(|| format!("there is no process {pid}"))?;
-        if viewer != 0 && procfs::uid(pid) != Some(viewer) {
-            return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
-        }
-        let explanation = self.state.explain(ProcessId::from(pid));
-        let on_path = explanation
-            .iter()
-            .flat_map(|explanation| &explanation.path)
-            .flat_map(|step| [Some(step.pid), server(step)]);
-        let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-        Ok(ExplainView { pid, name, explanation, names })
+    /// The scheduler's map cannot be shared.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            told: self.told.ratings().clone(),
+            cpu_pct: self.cpu.iter().map(|(&pid, &(_, share))| (pid, share)).collect(),
+            stats: self.scheduler.stats_reader()?,
+        })
     }
 
-    /// The dependency graph as it stands.
+    /// What the policy knows, to be copied.
     #[must_use]
-    pub fn graph(&self) -> limelight_policy::GraphView {
-        self.state.graph()
+    pub fn state(&self) -> &State {
+        &self.state
     }
 
     /// The scheduler's counters by name.
     #[must_use]
     pub fn counters(&self) -> BTreeMap<&'static str, u64> {
         STATS.iter().map(|&(name, _)| name).zip(self.scheduler.counters()).collect()
-    }
-}
-
-fn server(step: &Step) -> Option<u32> {
-    match step.why {
-        Why::Input { server, .. } | Why::Output { server, .. } => server,
-        Why::Woke { .. } | Why::Inherited | Why::Lent => None,
     }
 }
 
@@ -418,3 +422,6 @@ pub fn report(result: Result<()>) {
         warn!("{error:#}");
     }
 }
+
+#[cfg(test)]
+mod tests;

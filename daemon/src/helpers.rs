@@ -9,28 +9,30 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use limelight_abi::sense::{MAX_CLIENTS, MAX_PACKET_BYTES, SenseMessage};
+use anyhow::Result;
+use limelight_abi::sense::SenseMessage;
 use limelight_policy::{ClientPeriod, DisplayId, Event};
-use limelight_sense::displays::{Display, DisplayFinder};
+use limelight_sense::displays::Display;
 use limelight_sense::spawn::{Helper, reap, spawn_helper};
 use log::{info, warn};
 
+use crate::allowance::{Allowance, Verdict, named};
 use crate::procfs;
+use crate::search::Search;
 use crate::view::DisplayStatus;
 
 /// A helper that ended is started again after this long, twice as long after each further time, at most `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// More from one helper in one second is misbehaviour: packets, and the clients that they name. An honest one names each at once at
-/// most twice, and once in the packet of its period.
-const MAX_NAMED_PER_SECOND: usize = 4 * MAX_CLIENTS;
-
-/// And bytes, for a name may be padded: a few of the longest packets.
-const MAX_BYTES_PER_SECOND: usize = 8 * MAX_PACKET_BYTES;
-
 /// Packets that are read from one helper before the others have their turn.
 const MAX_PACKETS_AT_ONCE: usize = 64;
+
+/// Likewise clients that they name, each of which costs a look into `/proc`: the packet that goes beyond is the last one.
+const MAX_NAMED_AT_ONCE: usize = 256;
+
+/// Characters of what is shown about a display.
+const MAX_STATE_CHARS: usize = 300;
 
 /// Displays of one user that are watched: each costs a process. A person has one or two; whoever starts X servers by the
 /// hundred (tests do) is no person.
@@ -42,16 +44,15 @@ struct Watch {
     state: String,
     retry_at: Instant,
     retry_after: Duration,
-    named: usize,
-    bytes: usize,
     present: bool,
 }
 
 /// Every display and its helper.
-#[derive(Default)]
 pub struct Helpers {
     watches: BTreeMap<String, Watch>,
-    finder: DisplayFinder,
+    /// What the helpers of each user have taken in this second.
+    taken: BTreeMap<u32, Allowance>,
+    search: Search,
 }
 
 /// What became of the helpers' processes.
@@ -64,17 +65,30 @@ pub enum Change {
 }
 
 impl Helpers {
-    /// Look for displays that came or went; start what is missing. `program` is the `limelight` binary.
-    pub fn refresh(&mut self, program: &Path) -> (Vec<Change>, Vec<Event>) {
-        let (mut changes, mut events) = (Vec::new(), Vec::new());
+    /// None yet; displays are found by `search`.
+    #[must_use]
+    pub fn new(search: Search) -> Self {
+        Self { watches: BTreeMap::new(), taken: BTreeMap::new(), search }
+    }
+
+    /// Once a second: begin to look for displays that came or went, and start the helpers that are missing. `program` is the `limelight`
+    /// binary.
+    pub fn refresh(&mut self, program: &Path) -> Vec<Change> {
         reap();
-        for watch in self.watches.values_mut() {
-            watch.present = false;
-            watch.named = 0;
-            watch.bytes = 0;
-        }
-        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
-        for display in self.finder.find() {
+        self.taken.clear();
+        self.search.begin();
+        self.start_missing(program)
+    }
+
+    /// Take over what a search has found, if one has ended.
+    ///
+    /// # Errors
+    /// Nothing will be found any more: the search's thread has ended by itself.
+    pub fn found(&mut self, program: &Path) -> Result<(Vec<Change>, Vec<Event>)> {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
+        let Some(displays) = self.search.take()? else { return Ok((changes, events)) };
+        self.watches.values_mut().for_each(|watch| watch.present = false);
+        for display in displays {
             let watch = self.watches.entry(display.name.clone()).or_insert_with(|| Watch::new(display.clone()));
             watch.present = true;
             if is_another(&watch.display, &display) {
@@ -84,13 +98,6 @@ impl Helpers {
                 events.push(Event::DisplayGone { display: display.name.as_str().into() });
             }
             watch.display = display;
-            let of_user = of_users.entry(watch.display.uid).or_insert(0);
-            *of_user += 1;
-            if *of_user <= MAX_DISPLAYS_PER_USER {
-                watch.start(program, &mut changes);
-            } else {
-                watch.refuse(&mut changes);
-            }
         }
         self.watches.retain(|name, watch| {
             if !watch.present {
@@ -100,7 +107,32 @@ impl Helpers {
             }
             watch.present
         });
-        (changes, events)
+        changes.append(&mut self.start_missing(program));
+        Ok((changes, events))
+    }
+
+    /// Each user's first displays have a helper each.
+    fn start_missing(&mut self, program: &Path) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
+        // By number: a shorter name is a lower one.
+        let mut by_number: Vec<_> = self.watches.iter_mut().collect();
+        by_number.sort_by_key(|(name, _)| name.len());
+        for (_, watch) in by_number {
+            let of_user = of_users.entry(watch.display.uid).or_insert(0);
+            *of_user += 1;
+            if *of_user <= MAX_DISPLAYS_PER_USER {
+                watch.start(program, &mut changes);
+            } else {
+                watch.refuse(&mut changes);
+            }
+        }
+        changes
+    }
+
+    /// What to poll beside the helpers: readable when a search has ended.
+    pub fn search(&self) -> BorrowedFd<'_> {
+        self.search.as_fd()
     }
 
     /// What to poll: each helper's socket, with the name of its display.
@@ -112,23 +144,33 @@ impl Helpers {
     pub fn read(&mut self, display: &str) -> (Vec<Change>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
         let Some(watch) = self.watches.get_mut(display) else { return (changes, events) };
+        let taken = self.taken.entry(watch.display.uid).or_default();
+        let mut in_turn = 0;
         for _ in 0..MAX_PACKETS_AT_ONCE {
             let Some(helper) = watch.helper.as_mut() else { break };
             match helper.receive() {
                 Ok(Some(message)) => {
-                    watch.named += named(&message);
-                    watch.bytes += helper.take_received();
-                    if watch.named > MAX_NAMED_PER_SECOND || watch.bytes > MAX_BYTES_PER_SECOND {
-                        watch.end("its helper floods us", &mut changes);
+                    in_turn += named(&message);
+                    match taken.take(&message, helper.take_received()) {
+                        Verdict::Take => watch.take(message, &mut events),
+                        Verdict::LeaveToPeriod => {}
+                        Verdict::Flood => {
+                            watch.end(
+                                "its helper, with those of the same user's other displays, floods us",
+                                &mut changes,
+                            );
+                            break;
+                        }
+                    }
+                    if in_turn > MAX_NAMED_AT_ONCE {
                         break;
                     }
-                    watch.take(message, &mut events);
                 }
                 Ok(None) => break,
                 Err(error) => {
                     watch.end(&error.to_string(), &mut changes);
                     // Why may be that the cookie has changed: look for the owner anew.
-                    self.finder.forget(display);
+                    self.search.forget(display);
                 }
             }
         }
@@ -152,17 +194,14 @@ impl Helpers {
     }
 }
 
-/// How many clients a message names, itself counted as one.
-fn named(message: &SenseMessage) -> usize {
-    match message {
-        SenseMessage::Period { clients } => 1 + clients.len(),
-        _ => 1,
-    }
-}
-
 /// Whether a display of the same name has another owner or server than before.
 fn is_another(before: &Display, now: &Display) -> bool {
     (before.uid, before.server_pid) != (now.uid, now.server_pid)
+}
+
+/// What a helper has a part in is shown to others and logged: of that no more than a line, and nothing that acts on a terminal.
+fn words(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(MAX_STATE_CHARS).collect()
 }
 
 impl Watch {
@@ -173,8 +212,6 @@ impl Watch {
             state: "starting".to_owned(),
             retry_at: Instant::now(),
             retry_after: RETRY_MIN,
-            named: 0,
-            bytes: 0,
             present: true,
         }
     }
@@ -209,10 +246,11 @@ impl Watch {
     }
 
     fn fail(&mut self, why: &str) {
+        let why = words(why);
         if self.state != why {
             warn!("display {}: {why}; trying again in {} s", self.display.name, self.retry_after.as_secs());
         }
-        why.clone_into(&mut self.state);
+        self.state = why;
         self.retry_at = Instant::now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
     }
@@ -257,7 +295,7 @@ impl Watch {
                 events.push(Event::Period { display, clients });
             }
             SenseMessage::Gone { reason } => {
-                self.state = reason;
+                self.state = words(&reason);
                 events.push(Event::DisplayGone { display });
             }
         }
@@ -268,10 +306,32 @@ impl Watch {
 mod tests {
     use super::*;
 
+    /// A helper that lies cannot have a line of the log to itself, a terminal obey it, or a log fill: the message about a packet that is none
+    /// quotes it.
+    #[test]
+    fn what_a_helper_says_is_one_short_line() {
+        let packet = format!(r#"{{"kind":"\u001b[2J\nlimelight: all is well{}"}}"#, "!".repeat(100_000));
+        let error = SenseMessage::decode(packet.as_bytes()).unwrap_err();
+        let display = Display { name: ":0".into(), uid: 1, gid: 1, home: "/".into(), xauthority: None, server_pid: 7 };
+        let mut watch = Watch::new(display);
+        watch.fail(&error.to_string());
+        assert!(watch.state.len() <= MAX_STATE_CHARS && watch.state.contains("all is well"), "{}", watch.state.len());
+        assert!(!watch.state.contains(char::is_control), "{:?}", watch.state);
+        watch.take(SenseMessage::Gone { reason: "\u{1b}[2J".into() }, &mut Vec::new());
+        assert_eq!(watch.state, "[2J");
+    }
+
     /// A display's number with another owner or server is another display: its helper is not kept.
     #[test]
     fn a_display_with_another_owner_is_another() {
-        let of = |uid, server_pid| Display { name: ":0".into(), uid, gid: uid, xauthority: None, server_pid };
+        let of = |uid, server_pid| Display {
+            name: ":0".into(),
+            uid,
+            gid: uid,
+            home: "/".into(),
+            xauthority: None,
+            server_pid,
+        };
         assert!(!is_another(&of(1000, 7), &of(1000, 7)));
         assert!(is_another(&of(1000, 7), &of(1001, 7)));
         assert!(is_another(&of(1000, 7), &of(1000, 8)));

@@ -2,12 +2,18 @@
 //! limelight's daemon: wiring only. What is seen comes from `limelight-sense` and the scheduler, what to do about it is
 //! decided in `limelight-policy`, and `limelight-sched` does it.
 
+mod allowance;
+mod answers;
 pub mod control;
 mod core;
 mod helpers;
+mod kernel;
 pub mod procfs;
 mod run;
+mod search;
 mod stats;
+mod told;
 pub mod view;
+mod worker;
 
 pub use run::{Options, run};

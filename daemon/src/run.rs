@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon's loop: one thread owns everything, waits for whatever comes next, and handles it.
+//! The daemon's loop: one thread owns everything, waits for whatever comes next, and handles it. What may take long (the search for displays)
+//! has a thread of its own, which owns nothing of the loop's.
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use limelight_policy as policy;
 use limelight_sched::{Exit, Scheduler, Settings, has_server};
 use log::{error, info, warn};
@@ -20,11 +22,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::control::{Control, SOCKET};
+use crate::answers::{Answers, Question};
+use crate::control::{Control, SOCKET, refuse};
 use crate::core::{Core, Memory, report};
 use crate::helpers::{Change, Helpers};
+use crate::kernel::Kernel;
+use crate::search::Search;
 use crate::stats::{self, Shared};
-use crate::view::{Request, Response, Status};
+use crate::view::{Request, Status};
 
 /// One rating pass a second, as HuC has it (section 4.1.1).
 const PASS: Duration = Duration::from_secs(1);
@@ -77,7 +82,8 @@ enum End {
 
 fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result<()> {
     let mut memory = Memory::new(policy::State::new(options.policy.clone())?);
-    let mut helpers = Helpers::default();
+    let mut helpers = Helpers::new(Search::start()?);
+    let mut answers = Answers::start()?;
     let shared = Shared::default();
     let _server = stats::serve(&shared).context("cannot serve scx_stats")?;
     loop {
@@ -85,8 +91,13 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
         let scheduler = Scheduler::load(&options.settings, &mut object)?;
         keep_in_memory();
         info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
-        let mut session =
-            Session { options, core: Core::new(scheduler, memory)?, helpers: &mut helpers, shared: &shared };
+        let mut session = Session {
+            options,
+            core: Core::new(scheduler, memory)?,
+            helpers: &mut helpers,
+            answers: &mut answers,
+            shared: &shared,
+        };
         let end = session.run(signals, control)?;
         let (scheduler, kept) = session.core.into_parts();
         memory = kept;
@@ -130,18 +141,21 @@ fn block_signals() -> Result<SignalFd> {
 enum Wake {
     Signal,
     Pass,
+    Search,
+    Answered,
     Control,
     Helper(String),
 }
 
-struct Session<'a, 'obj> {
+struct Session<'a, K> {
     options: &'a Options,
-    core: Core<'obj>,
+    core: Core<K>,
     helpers: &'a mut Helpers,
+    answers: &'a mut Answers,
     shared: &'a Shared,
 }
 
-impl Session<'_, '_> {
+impl<K: Kernel> Session<'_, K> {
     fn run(&mut self, signals: &SignalFd, control: &mut Control) -> Result<End> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         timer.set(
@@ -166,13 +180,19 @@ impl Session<'_, '_> {
                         timer.wait()?;
                         self.pass();
                     }
-                    Wake::Control => control.serve(|request, caller| self.answer(request, caller)),
+                    Wake::Search => {
+                        let (changes, events) = self.helpers.found(&self.options.program)?;
+                        self.take(changes, events);
+                    }
+                    Wake::Answered => self.answers.check()?,
+                    Wake::Control => control.serve(|request, caller, stream| self.ask(&request, caller, stream)),
                     Wake::Helper(display) => {
                         let (changes, events) = self.helpers.read(&display);
                         self.take(changes, events);
                     }
                 }
             }
+            report(self.core.travel());
             if self.core.scheduler().has_exited() {
                 return Ok(End::Ejected);
             }
@@ -181,7 +201,7 @@ impl Session<'_, '_> {
 
     fn wait(&self, signals: &SignalFd, timer: &TimerFd, control: &Control) -> Result<Vec<Wake>> {
         let helpers: Vec<(&str, BorrowedFd<'_>)> = self.helpers.sockets().collect();
-        let fixed = [signals.as_fd(), timer.as_fd()];
+        let fixed = [signals.as_fd(), timer.as_fd(), self.helpers.search(), self.answers.as_fd()];
         let sources = fixed.into_iter().chain(helpers.iter().map(|(_, fd)| *fd)).chain(control.sockets());
         let mut fds: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::NONE) {
@@ -192,14 +212,16 @@ impl Session<'_, '_> {
         let wake = |index: usize| match index {
             0 => Wake::Signal,
             1 => Wake::Pass,
-            other => helpers.get(other - 2).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
+            2 => Wake::Search,
+            3 => Wake::Answered,
+            other => helpers.get(other - 4).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
         };
         Ok(fds.iter().enumerate().filter(|(_, fd)| ready(fd)).map(|(index, _)| wake(index)).collect())
     }
 
     fn pass(&mut self) {
-        let (changes, events) = self.helpers.refresh(&self.options.program);
-        self.take(changes, events);
+        let changes = self.helpers.refresh(&self.options.program);
+        self.take(changes, Vec::new());
         report(self.core.pass());
         let mut metrics = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         metrics.rated = self.core.rated();
@@ -220,28 +242,31 @@ impl Session<'_, '_> {
         }
     }
 
-    fn answer(&self, request: &Request, caller: u32) -> Response {
-        match *request {
-            Request::Status => Response::Status(Box::new(self.status(caller))),
-            Request::Explain { pid } => match self.core.explain(pid, caller) {
-                Ok(view) => Response::Explain(Box::new(view)),
-                Err(reason) => Response::Error(reason),
-            },
-            Request::Graph if caller == 0 => Response::Graph(Box::new(self.core.graph())),
-            Request::Graph => {
-                Response::Error("the graph spans all users: ask as root (sudo limelight graph)".to_owned())
+    /// Have a question answered; what is refused is refused here.
+    fn ask(&self, request: &Request, caller: u32, stream: UnixStream) {
+        let question = match *request {
+            Request::Status => {
+                self.core.snapshot().map(|processes| Question::Status(Box::new(self.status()), processes))
             }
+            Request::Explain { pid } => Ok(Question::Explain(pid, Box::new(self.core.state().clone()))),
+            Request::Graph if caller == 0 => Ok(Question::Graph(Box::new(self.core.state().clone()))),
+            Request::Graph => Err(anyhow!("the graph spans all users: ask as root (sudo limelight graph)")),
+        };
+        match question {
+            Ok(question) => self.answers.give(question, caller, stream),
+            Err(error) => refuse(&stream, &format!("{error:#}")),
         }
     }
 
-    fn status(&self, caller: u32) -> Status {
+    /// All but the processes.
+    fn status(&self) -> Status {
         Status {
             version: env!("CARGO_PKG_VERSION"),
             policy: self.options.settings.policy.name(),
             uptime_s: self.core.uptime_s(),
             tracking: self.core.tracking(),
             displays: self.helpers.status(),
-            processes: self.core.processes(caller),
+            processes: Vec::new(),
             counters: self.core.counters(),
         }
     }
@@ -251,3 +276,6 @@ fn read_signal(signals: &SignalFd) -> Result<Option<Signal>> {
     let Some(info) = signals.read_signal()? else { return Ok(None) };
     Ok(i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok()))
 }
+
+#[cfg(test)]
+mod tests;

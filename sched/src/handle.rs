@@ -4,8 +4,8 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
-use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating, ll_stat_id};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
@@ -163,8 +163,23 @@ impl<'obj> Scheduler<'obj> {
     /// What process `tgid` got while it was rated.
     #[must_use]
     pub fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
-        let value = self.skel.maps.proc_stats.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
-        bytes::read(&value)
+        stats_in(&self.skel.maps.proc_stats, tgid)
+    }
+
+    /// The same for another thread, after the scheduler has ended, too.
+    ///
+    /// # Errors
+    /// There is no room for another file descriptor.
+    pub fn shared_process_stats(&self) -> Result<ProcessStats> {
+        let map = MapHandle::try_from(&self.skel.maps.proc_stats).context("cannot share the map of statistics")?;
+        Ok(ProcessStats { map })
+    }
+
+    /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.
+    #[must_use]
+    pub fn counter(&self, stat: ll_stat_id) -> u64 {
+        let Some(bss) = self.skel.maps.bss_data.as_ref() else { return 0 };
+        bss.cpu_ctxs.iter().take(self.nr_cpus).filter_map(|cpu| cpu.stats.get(stat as usize)).sum()
     }
 
     /// The counters of `LL_STATS`, summed over the CPUs.
@@ -179,6 +194,25 @@ impl<'obj> Scheduler<'obj> {
         }
         sums
     }
+}
+
+/// What processes got while they were rated.
+#[derive(Debug)]
+pub struct ProcessStats {
+    map: MapHandle,
+}
+
+impl ProcessStats {
+    /// See [`Scheduler::process_stats`].
+    #[must_use]
+    pub fn of(&self, tgid: u32) -> Option<ll_proc_stats> {
+        stats_in(&self.map, tgid)
+    }
+}
+
+fn stats_in(map: &impl MapCore, tgid: u32) -> Option<ll_proc_stats> {
+    let value = map.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
+    bytes::read(&value)
 }
 
 /// Does this kernel give `sched_ext` tasks a part of a CPU that real-time tasks hold?

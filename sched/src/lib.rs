@@ -6,7 +6,7 @@ mod config;
 mod handle;
 
 pub use config::{Policy, Settings};
-pub use handle::{EdgeCount, Exit, Scheduler, has_server};
+pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, has_server};
 pub use libbpf_rs::OpenObject;
 
 #[allow(clippy::all, clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, unused_imports, missing_docs)]

@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
+use nix::unistd::{Uid, User};
 
-use crate::procs::{ProcessId, Witness, auth_argument, display_number, start_of, witnesses};
+use crate::procs::{ProcessId, Witness, auth_argument, display_number, start_of, user_of, witnesses};
 use crate::xauthority::{belongs_to, cookies};
 
 /// How long what was found about a display is believed where no process of its owner's vouches for it.
@@ -45,6 +46,8 @@ pub struct Display {
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
+    /// The owner's home. Looked up here, for who keeps the accounts may be a server on a network.
+    pub home: PathBuf,
     /// A file of the owner's with the display's cookie; `None` where none is needed or known.
     pub xauthority: Option<PathBuf>,
     /// The X server's process.
@@ -97,7 +100,11 @@ impl DisplayFinder {
             self.known.remove(&number);
             let Some(server) = server_of(&self.socket_dir.join(format!("X{number}"))) else { continue };
             let Some(start) = start_of(&self.proc, server.pid) else { continue };
-            let people = people.get_or_insert_with(|| witnesses(&self.proc));
+            // Who began to listen may have ended and left the socket to a child, and its number to anybody.
+            if user_of(&self.proc, server.pid) != Some(server.uid) {
+                continue;
+            }
+            let people = people.get_or_insert_with(|| witnesses(&self.proc, &there));
             let auth = auth_argument(&self.proc, server.pid);
             let (display, witness) = owner(number, server, auth.as_deref(), people);
             let server = ProcessId { pid: server.pid, start };
@@ -170,7 +177,8 @@ fn owner(number: u32, server: Server, auth: Option<&Path>, people: &[Witness]) -
     let xauthority = witness
         .and_then(Witness::own_xauthority)
         .or_else(|| auth.filter(|auth| belongs_to(auth, uid)).map(Path::to_path_buf));
-    let display = Display { name: format!(":{number}"), uid, gid, xauthority, server_pid: server.pid };
+    let home = User::from_uid(Uid::from_raw(uid)).ok().flatten().map_or_else(|| "/".into(), |user| user.dir);
+    let display = Display { name: format!(":{number}"), uid, gid, home, xauthority, server_pid: server.pid };
     (display, witness.map(|witness| witness.id))
 }
 
@@ -286,6 +294,23 @@ mod tests {
         drop(listener);
         std::fs::remove_file(dir.path().join("X7")).unwrap();
         assert_eq!(finder.find(), []);
+    }
+
+    /// Whoever began to listen may have ended, and its number gone to another user's process: that one serves no display.
+    #[test]
+    fn a_number_that_went_to_another_user_is_no_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(dir.path().join("X7")).unwrap();
+        let own_uid = nix::unistd::geteuid().as_raw();
+        let process = dir.path().join(std::process::id().to_string());
+        std::fs::create_dir(&process).unwrap();
+        std::fs::write(process.join("stat"), format!("7 (a) S {} 20", "0 ".repeat(18))).unwrap();
+        for (uid, displays) in [(own_uid + 1, 0), (own_uid, 1)] {
+            std::fs::write(process.join("status"), format!("Name:\ta\nUid:\t9\t{uid}\t9\t9\n")).unwrap();
+            let mut finder =
+                DisplayFinder { socket_dir: dir.path().into(), proc: dir.path().into(), ..DisplayFinder::default() };
+            assert_eq!(finder.find().len(), displays, "uid {uid}");
+        }
     }
 
     /// Somebody's thousands of sockets hide none but their own, and the first of everybody's are looked at, up to a bound.

@@ -4,6 +4,7 @@
 //! An environment is what a process was started with and anybody can start one with anything in it: it is a hint to be
 //! checked, never a proof.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +13,13 @@ use std::path::{Path, PathBuf};
 
 /// Largest environment or command line read, in bytes: the kernel's limit for one string.
 const MAX_BYTES: u64 = 128 * 1024;
+
+/// Longest path, in bytes: the kernel opens no longer one (`PATH_MAX`).
+const MAX_PATH_BYTES: usize = 4096;
+
+/// Processes of one user that are heard about one display, the oldest first. Each may name another file, as long as a path can be: who starts
+/// 30,000 of them must not have the daemon remember, and open, them all.
+const MAX_WITNESSES: usize = 256;
 
 /// A process, told apart from a later one of the same pid by when it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +45,20 @@ pub(crate) struct Witness {
     pub xauthority: Option<PathBuf>,
 }
 
-/// All processes of ordinary users (and other non-root ones) that were started with a local display, oldest pid first.
-pub(crate) fn witnesses(proc: &Path) -> Vec<Witness> {
+/// Processes of ordinary users (and other non-root ones) that were started with one of these local displays, oldest pid first, some of each
+/// user and display.
+pub(crate) fn witnesses(proc: &Path, displays: &HashSet<u32>) -> Vec<Witness> {
     let Ok(entries) = std::fs::read_dir(proc) else { return Vec::new() };
     let mut pids: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).collect();
     pids.sort_unstable();
-    pids.into_iter().filter_map(|pid| witness(proc, pid)).collect()
+    let mut heard: HashMap<(u32, u32), usize> = HashMap::new();
+    let mut is_heard = |witness: &Witness| {
+        let count = heard.entry((witness.uid, witness.display)).or_default();
+        *count += 1;
+        displays.contains(&witness.display) && *count <= MAX_WITNESSES
+    };
+    pids.into_iter().filter_map(|pid| witness(proc, pid)).filter(|witness| is_heard(witness)).collect()
 }
 
 fn witness(proc: &Path, pid: u32) -> Option<Witness> {
@@ -58,7 +73,8 @@ fn witness(proc: &Path, pid: u32) -> Option<Witness> {
     let xauthority = match variable(&environ, b"XAUTHORITY=").filter(|value| !value.is_empty()) {
         Some(value) => Some(path(value)),
         None => variable(&environ, b"HOME=").map(|home| path(home).join(".Xauthority")),
-    };
+    }
+    .filter(|path| path.as_os_str().len() < MAX_PATH_BYTES);
     let start = start_of(proc, pid)?;
     Some(Witness { id: ProcessId { pid, start }, uid: owner.uid(), gid: owner.gid(), display, xauthority })
 }
@@ -70,6 +86,14 @@ pub(crate) fn start_of(proc: &Path, pid: u32) -> Option<u64> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields = String::from_utf8_lossy(&stat[after_name..]);
     fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The user that the process with this pid acts as; `None` if there is none.
+pub(crate) fn user_of(proc: &Path, pid: u32) -> Option<u32> {
+    let status = read(&proc.join(pid.to_string()).join("status"))?;
+    let uids = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    // Real, effective, saved, of the file system.
+    std::str::from_utf8(uids).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The argument after `-auth` on a server's command line.
@@ -131,6 +155,40 @@ mod tests {
         assert_eq!(start_of(dir.path(), 7), Some(4242));
         assert_eq!(start_of(dir.path(), 8), None);
         assert_eq!(start_of(Path::new("/proc"), std::process::id()).map(|start| start > 0), Some(true));
+    }
+
+    /// A user's processes by the thousand, each with a name of its own for the longest file, are heard up to a bound, others behind them too;
+    /// and none about a display that is not there.
+    #[test]
+    fn crowds_of_witnesses_are_cut_off() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: giving files to other users takes root; run as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let process = |pid: u32, uid: u32, display: u32, file: String| {
+            let process = dir.path().join(pid.to_string());
+            std::fs::create_dir(&process).unwrap();
+            let stat = format!("{pid} (a) S {} 20", "0 ".repeat(18));
+            std::fs::write(process.join("stat"), stat).unwrap();
+            let environ = format!("DISPLAY=:{display}\0XAUTHORITY=/{file}\0");
+            std::fs::write(process.join("environ"), environ).unwrap();
+            std::os::unix::fs::chown(process, Some(uid), None).unwrap();
+        };
+        let crowd = u32::try_from(MAX_WITNESSES).unwrap() + 50;
+        (1..=crowd).for_each(|pid| process(pid, 1001, 0, format!("{pid}")));
+        process(crowd + 1, 1000, 0, "cookies".to_owned());
+        process(crowd + 2, 1001, 1, "another display".to_owned());
+        process(crowd + 3, 1002, 0, "x".repeat(MAX_PATH_BYTES));
+        process(crowd + 4, 1001, 2, "no such display".to_owned());
+        let heard = witnesses(dir.path(), &HashSet::from([0, 1]));
+        let of = |uid, display| heard.iter().filter(|witness| (witness.uid, witness.display) == (uid, display)).count();
+        assert_eq!([of(1001, 0), of(1000, 0), of(1001, 1), of(1002, 0)], [MAX_WITNESSES, 1, 1, 1]);
+        assert_eq!(heard.len(), MAX_WITNESSES + 3);
+        assert!(
+            heard.iter().all(|witness| witness.uid != 1002 || witness.xauthority.is_none()),
+            "too long a path is kept"
+        );
     }
 
     /// A server's cookie file is the argument after -auth, if there is one.

@@ -26,7 +26,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
-use nix::unistd::{Gid, Pid, Uid, User, geteuid, getpid, getppid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Pid, Uid, geteuid, getpid, getppid, setgroups, setresgid, setresuid};
 
 use crate::displays::Display;
 
@@ -223,7 +223,6 @@ pub fn spawn_helper(display: &Display, helper: &Path) -> Result<Helper, SpawnErr
 }
 
 fn command(display: &Display, helper: &Path, report: RawFd) -> Command {
-    let home = User::from_uid(Uid::from_raw(display.uid)).ok().flatten().map_or_else(|| "/".into(), |user| user.dir);
     let mut command = Command::new(helper);
     command
         .args([OsStr::new("watch"), "--display".as_ref(), display.name.as_ref(), "--report-fd".as_ref()])
@@ -231,7 +230,7 @@ fn command(display: &Display, helper: &Path, report: RawFd) -> Command {
         .args(["--owner".to_owned(), Owner { uid: display.uid, gid: display.gid }.to_string()])
         .env_clear()
         .env("DISPLAY", &display.name)
-        .env("HOME", home)
+        .env("HOME", &display.home)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null());

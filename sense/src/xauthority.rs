@@ -6,10 +6,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::libc::{O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH};
 
 /// Largest file read, in bytes; a cookie takes some sixty.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -36,10 +37,16 @@ fn open_of(path: &Path, uid: u32) -> Option<File> {
     if !path.is_absolute() {
         return None;
     }
-    // O_NONBLOCK: a pipe in the file's place must not hold the daemon.
-    let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    (metadata.is_file() && metadata.uid() == uid && metadata.len() <= MAX_BYTES).then_some(file)
+    // Anybody can name any file, and opening some has effects: a terminal would become the daemon's, whose hanging up ends it, a tape would be
+    // rewound, a watchdog armed. So it is only looked at first (open(2), O_PATH).
+    let found = OpenOptions::new().read(true).custom_flags(O_PATH | O_NOFOLLOW).open(path).ok()?;
+    let metadata = found.metadata().ok()?;
+    if !metadata.is_file() || metadata.uid() != uid || metadata.len() > MAX_BYTES {
+        return None;
+    }
+    // The very file that was looked at, whatever has its name by now.
+    let found = format!("/proc/self/fd/{}", found.as_raw_fd());
+    OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(found).ok()
 }
 
 /// Entries are a family (16 bits, big-endian) and four counted strings: address, display number, name, value (Xau(3)). An
@@ -121,6 +128,27 @@ pub(crate) mod tests {
         for not_a_file in [link.as_path(), pipe.as_path(), dir.path(), Path::new("cookies"), Path::new("/nowhere")] {
             assert!(!belongs_to(not_a_file, our_uid()), "{} was opened", not_a_file.display());
         }
+    }
+
+    /// Files that are no cookie files are not even opened: anybody may name a terminal or a watchdog, which take note of that. Here a
+    /// pipe, whose writer waits until somebody opens it.
+    #[test]
+    fn nothing_but_a_file_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (sender, opened) = std::sync::mpsc::channel();
+        let at = pipe.clone();
+        std::thread::spawn(move || sender.send(OpenOptions::new().write(true).open(at).map(drop)));
+        // As often as the thread may take to come to its waiting.
+        for _ in 0..50 {
+            assert!(!belongs_to(&pipe, our_uid()));
+            assert!(opened.try_recv().is_err(), "the pipe was opened");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // Lets the thread go.
+        OpenOptions::new().read(true).open(pipe).unwrap();
+        opened.recv().unwrap().unwrap();
     }
 
     proptest! {

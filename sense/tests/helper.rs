@@ -41,7 +41,7 @@ fn public_dir() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn display_of(server: &Server, uid: u32) -> Display {
-    Display { name: server.name(), uid, gid: uid, xauthority: None, server_pid: server.pid() }
+    Display { name: server.name(), uid, gid: uid, home: "/".into(), xauthority: None, server_pid: server.pid() }
 }
 
 fn next(helper: &mut Helper) -> Result<SenseMessage, ReceiveError> {

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the daemon needs of a loaded scheduler. A trait, so that the loop and the way from an event to the scheduler run in tests without
+//! a kernel: [`fake::Fake`] holds what BPF's maps would, and keeps the order in which it was told.
+
+use anyhow::Result;
+use limelight_abi::sched::{LL_NR_STATS, ll_proc_stats, ll_rating, ll_stat_id};
+use limelight_sched::{EdgeCount, Scheduler};
+
+use crate::answers::StatsReader;
+
+/// The scheduler in the kernel. Errors and units are those of [`Scheduler`].
+pub trait Kernel {
+    /// See [`Scheduler::has_exited`].
+    fn has_exited(&self) -> bool;
+    /// See [`Scheduler::set_rating`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set_rating(&self, tgid: u32, rating: &ll_rating) -> Result<()>;
+    /// See [`Scheduler::clear_rating`].
+    fn clear_rating(&self, tgid: u32);
+    /// See [`Scheduler::rating`].
+    fn rating(&self, tgid: u32) -> Option<ll_rating>;
+    /// See [`Scheduler::ratings`].
+    ///
+    /// # Errors
+    /// As there.
+    fn ratings(&self) -> Result<Vec<(u32, ll_rating)>>;
+    /// See [`Scheduler::publish`].
+    ///
+    /// # Errors
+    /// As there.
+    fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()>;
+    /// See [`Scheduler::drain_edges`].
+    ///
+    /// # Errors
+    /// As there.
+    fn drain_edges(&self) -> Result<Vec<EdgeCount>>;
+    /// See [`Scheduler::process_stats`].
+    fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats>;
+    /// The same for another thread.
+    ///
+    /// # Errors
+    /// The map cannot be shared.
+    fn stats_reader(&self) -> Result<StatsReader>;
+    /// See [`Scheduler::counter`].
+    fn counter(&self, stat: ll_stat_id) -> u64;
+    /// See [`Scheduler::counters`].
+    fn counters(&self) -> [u64; LL_NR_STATS as usize];
+}
+
+impl Kernel for Scheduler<'_> {
+    fn has_exited(&self) -> bool {
+        Scheduler::has_exited(self)
+    }
+
+    fn set_rating(&self, tgid: u32, rating: &ll_rating) -> Result<()> {
+        Scheduler::set_rating(self, tgid, rating)
+    }
+
+    fn clear_rating(&self, tgid: u32) {
+        Scheduler::clear_rating(self, tgid);
+    }
+
+    fn rating(&self, tgid: u32) -> Option<ll_rating> {
+        Scheduler::rating(self, tgid)
+    }
+
+    fn ratings(&self) -> Result<Vec<(u32, ll_rating)>> {
+        Scheduler::ratings(self)
+    }
+
+    fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()> {
+        Scheduler::publish(self, tracking, at_once)
+    }
+
+    fn drain_edges(&self) -> Result<Vec<EdgeCount>> {
+        Scheduler::drain_edges(self)
+    }
+
+    fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
+        Scheduler::process_stats(self, tgid)
+    }
+
+    fn stats_reader(&self) -> Result<StatsReader> {
+        let stats = Scheduler::shared_process_stats(self)?;
+        Ok(Box::new(move |tgid| stats.of(tgid)))
+    }
+
+    fn counter(&self, stat: ll_stat_id) -> u64 {
+        Scheduler::counter(self, stat)
+    }
+
+    fn counters(&self) -> [u64; LL_NR_STATS as usize] {
+        Scheduler::counters(self)
+    }
+}
+
+/// A scheduler of tests.
+#[cfg(test)]
+pub mod fake {
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use limelight_abi::sched::{LL_STAT_edges_recorded, ll_edge};
+
+    use super::*;
+
+    /// What the scheduler was told or asked.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Call {
+        /// `set_rating`: the process and its input rating.
+        Set(u32, u32),
+        /// `clear_rating`
+        Clear(u32),
+        /// `publish` with the process whose waiting tasks change queue.
+        Publish(Option<u32>),
+        /// `drain_edges`
+        Drain,
+    }
+
+    /// What a process got.
+    pub type Stats = dyn Fn(u32) -> Option<ll_proc_stats> + Send + Sync;
+
+    /// Maps in memory, shared by all copies, and the calls in their order.
+    #[derive(Clone, Default)]
+    pub struct Fake {
+        /// The map of that name.
+        pub ratings: Rc<RefCell<BTreeMap<u32, ll_rating>>>,
+        /// The calls so far.
+        pub calls: Rc<RefCell<Vec<Call>>>,
+        /// What each process got.
+        pub stats: Option<Arc<Stats>>,
+        /// Whether wake-ups are worth recording.
+        pub tracking: Rc<Cell<bool>>,
+        /// Whether it has been taken off.
+        pub exited: Arc<AtomicBool>,
+        /// The map of that name.
+        pub edges: Rc<RefCell<Vec<EdgeCount>>>,
+        /// The counter `edges_recorded`.
+        pub recorded: Rc<Cell<u64>>,
+    }
+
+    impl Fake {
+        /// As BPF records it: `from` woke `to`.
+        pub fn record(&self, from_tgid: u32, to_tgid: u32) {
+            self.edges.borrow_mut().push((ll_edge { from_tgid, to_tgid }, 1));
+            self.recorded.set(self.recorded.get() + 1);
+        }
+
+        /// The calls since this was last asked.
+        pub fn take_calls(&self) -> Vec<Call> {
+            self.calls.take()
+        }
+    }
+
+    impl Kernel for Fake {
+        fn has_exited(&self) -> bool {
+            self.exited.load(Ordering::Relaxed)
+        }
+
+        fn set_rating(&self, tgid: u32, rating: &ll_rating) -> Result<()> {
+            self.calls.borrow_mut().push(Call::Set(tgid, rating.in_milli));
+            self.ratings.borrow_mut().insert(tgid, *rating);
+            Ok(())
+        }
+
+        fn clear_rating(&self, tgid: u32) {
+            self.calls.borrow_mut().push(Call::Clear(tgid));
+            self.ratings.borrow_mut().remove(&tgid);
+        }
+
+        fn rating(&self, tgid: u32) -> Option<ll_rating> {
+            self.ratings.borrow().get(&tgid).copied()
+        }
+
+        fn ratings(&self) -> Result<Vec<(u32, ll_rating)>> {
+            Ok(self.ratings.borrow().iter().map(|(&tgid, &rating)| (tgid, rating)).collect())
+        }
+
+        fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()> {
+            self.tracking.set(tracking);
+            self.calls.borrow_mut().push(Call::Publish(at_once));
+            Ok(())
+        }
+
+        fn drain_edges(&self) -> Result<Vec<EdgeCount>> {
+            self.calls.borrow_mut().push(Call::Drain);
+            Ok(self.edges.take())
+        }
+
+        fn process_stats(&self, _tgid: u32) -> Option<ll_proc_stats> {
+            None
+        }
+
+        fn stats_reader(&self) -> Result<StatsReader> {
+            let stats = self.stats.clone();
+            Ok(Box::new(move |tgid| stats.as_ref().and_then(|stats| stats(tgid))))
+        }
+
+        fn counter(&self, stat: ll_stat_id) -> u64 {
+            if stat == LL_STAT_edges_recorded { self.recorded.get() } else { 0 }
+        }
+
+        fn counters(&self) -> [u64; LL_NR_STATS as usize] {
+            let mut counters = [0; LL_NR_STATS as usize];
+            counters[LL_STAT_edges_recorded as usize] = self.recorded.get();
+            counters
+        }
+    }
+}
