@@ -9,7 +9,7 @@
 
 use crate::action::Action;
 use crate::event::{DisplayId, GivenKind, ProcessId};
-use crate::graph::{Links, Node};
+use crate::graph::Node;
 use crate::rating::{changed_mpct, output_milli};
 use crate::reach::Side;
 use crate::state::State;
@@ -87,7 +87,6 @@ impl State {
         display: DisplayIx,
         value_milli: u32,
     ) -> Vec<Action> {
-        let links = self.links(side);
         let mut seen = vec![false; self.table.slots()];
         seen[start as usize] = true;
         let mut raised = vec![start];
@@ -98,11 +97,12 @@ impl State {
             if self.table[node].hub.is_some() {
                 continue;
             }
-            for &(end, count) in links.of(node) {
-                if self.table.is_live(end) && !std::mem::replace(&mut seen[end as usize], true) {
-                    let with = Some(node);
-                    self.raise(side, whom, end, value_milli, Origin::Edge { with, count });
-                    raised.push(end);
+            for place in 0..self.edges.of(side, node).len() {
+                let link = self.edges.of(side, node)[place];
+                if self.table.is_live(link.end) && !std::mem::replace(&mut seen[link.end as usize], true) {
+                    let (with, count) = (Some(node), self.edges.weight(link.edge));
+                    self.raise(side, whom, link.end, value_milli, Origin::Edge { with, count });
+                    raised.push(link.end);
                 }
             }
         }
@@ -122,14 +122,6 @@ impl State {
         } else if whom == Raise::All {
             let average = (u64::from(facet.rating_milli) + u64::from(value_milli)) / 2;
             facet.rating_milli = facet.rating_milli.max(average as u32);
-        }
-    }
-
-    /// The graph of one side as it is now.
-    pub(crate) fn links(&self, side: Side) -> Links {
-        match side {
-            Side::In => Links::forward(self.table.slots(), self.edges.arcs()),
-            Side::Out => Links::backward(self.table.slots(), self.edges.arcs()),
         }
     }
 

@@ -24,45 +24,43 @@ pub(crate) fn is_indirect(process: &Process, side: Side) -> bool {
 
 /// For each slot how many processes share the weight of one; 1 for those that have their own.
 pub(crate) fn crowds(table: &Table) -> Vec<u32> {
-    let roots = [roots(table, Side::In), roots(table, Side::Out)];
+    let mut root = [vec![UNKNOWN; table.slots()], vec![UNKNOWN; table.slots()]];
     let mut members = [vec![0u32; table.slots()], vec![0u32; table.slots()]];
-    let indirect = || {
-        table.live().filter_map(|(node, process)| {
-            side_of(process).filter(|side| is_indirect(process, *side)).map(|side| (node, side as usize))
-        })
-    };
-    for (node, side) in indirect() {
-        members[side][roots[side][node as usize] as usize] += 1;
+    let (mut led_back, mut trail) = (Vec::new(), Vec::new());
+    for (node, process) in table.live() {
+        if let Some(side) = side_of(process).filter(|side| is_indirect(process, *side)) {
+            let to = lead_back(table, side, node, &mut root[side as usize], &mut trail);
+            members[side as usize][to as usize] += 1;
+            led_back.push((node, side, to));
+        }
     }
     let mut shared_by = vec![1; table.slots()];
-    for (node, side) in indirect() {
+    for (node, side, to) in led_back {
         // Powers of two: the scheduler need not be told anew of everybody when one more compiler has started.
-        shared_by[node as usize] = members[side][roots[side][node as usize] as usize].next_power_of_two();
+        shared_by[node as usize] = members[side as usize][to as usize].next_power_of_two();
     }
     shared_by
 }
 
-/// For each slot the process that its rating leads back to: itself where it is direct or where the trail ends.
-fn roots(table: &Table, side: Side) -> Vec<Node> {
-    const UNKNOWN: Node = Node::MAX;
-    let mut root = vec![UNKNOWN; table.slots()];
-    let mut trail = Vec::new();
-    for (start, _) in table.live() {
-        let mut at = start;
-        let found = loop {
-            let known = root[at as usize];
-            if known != UNKNOWN {
-                break known;
-            }
-            // Marks it as visited, so that a loop of origins ends here.
-            root[at as usize] = at;
-            trail.push(at);
-            match table[at][side].origin.and_then(|origin| origin.before()).filter(|node| table.is_live(*node)) {
-                Some(before) => at = before,
-                None => break at,
-            }
-        };
-        trail.drain(..).for_each(|node| root[node as usize] = found);
-    }
-    root
+const UNKNOWN: Node = Node::MAX;
+
+/// The process that a rating leads back to: `start` itself where the trail ends there. `root` knows of those looked up
+/// before; `trail` is empty.
+fn lead_back(table: &Table, side: Side, start: Node, root: &mut [Node], trail: &mut Vec<Node>) -> Node {
+    let mut at = start;
+    let found = loop {
+        let known = root[at as usize];
+        if known != UNKNOWN {
+            break known;
+        }
+        // Marks it as visited, so that a loop of origins ends here.
+        root[at as usize] = at;
+        trail.push(at);
+        match table[at][side].origin.and_then(|origin| origin.before()).filter(|node| table.is_live(*node)) {
+            Some(before) => at = before,
+            None => break at,
+        }
+    };
+    trail.drain(..).for_each(|node| root[node as usize] = found);
+    found
 }

@@ -13,7 +13,8 @@
 
 use serde::Serialize;
 
-use crate::graph::{Links, Node};
+use crate::graph::{Edges, Node};
+use crate::reach::Side;
 use crate::settings::Settings;
 use crate::table::Table;
 
@@ -98,18 +99,19 @@ pub fn role_of(name: &str) -> Option<HubRole> {
 }
 
 /// Decide who is a hub by fan-out, after the settings `hub_enter`, `hub_leave` and `hub_passes`. Roles known by
-/// name stay. Returns for each slot whether it holds a hub.
-pub(crate) fn recognise(table: &mut Table, settings: &Settings, forward: &Links, backward: &Links) -> Vec<bool> {
-    let mut mark = vec![Node::MAX; forward.nodes()];
-    let fan_out: Vec<u32> = (0..forward.nodes() as Node)
-        .map(|node| match forward.of(node).len().min(backward.of(node).len()) as u32 {
-            few if few < settings.hub_leave => 0,
-            _ => mutual(table, node, forward, backward, &mut mark),
-        })
-        .collect();
-    let mut is_hub = vec![false; forward.nodes()];
+/// name stay. Says for each slot in `is_hub` whether it holds a hub.
+pub(crate) fn recognise(table: &mut Table, settings: &Settings, edges: &Edges, is_hub: &mut Vec<bool>) {
+    let (forward, backward) = (edges.lists(Side::In), edges.lists(Side::Out));
+    let degrees = forward.iter().zip(backward).map(|(woken, wakers)| woken.len().min(wakers.len()) as u32);
+    let busy = (0..).zip(degrees).filter(|(_, degree)| *degree >= settings.hub_leave);
+    // By slot, as they are met below.
+    let mut fan_outs =
+        busy.map(|(node, _)| (node, mutual(table, edges, node))).collect::<Vec<_>>().into_iter().peekable();
+    is_hub.clear();
+    is_hub.resize(table.slots(), false);
     for (node, process) in table.live_mut() {
-        let fan_out = fan_out[node as usize];
+        while fan_outs.next_if(|(of, _)| *of < node).is_some() {}
+        let fan_out = fan_outs.next_if(|(of, _)| *of == node).map_or(0, |(_, fan_out)| fan_out);
         (process.hub, process.fan_out_passes) = match process.hub {
             None if fan_out >= settings.hub_enter => {
                 let passes = process.fan_out_passes + 1;
@@ -121,16 +123,17 @@ pub(crate) fn recognise(table: &mut Table, settings: &Settings, forward: &Links,
         };
         is_hub[node as usize] = process.hub.is_some();
     }
-    is_hub
 }
 
 /// How many processes `node` both woke and was woken by, its own offspring not counted.
-fn mutual(table: &Table, node: Node, forward: &Links, backward: &Links, mark: &mut [Node]) -> u32 {
-    for &(woken, _) in forward.of(node) {
-        mark[woken as usize] = node;
-    }
-    let both = backward.of(node).iter().filter(|(waker, _)| mark[*waker as usize] == node);
-    both.filter(|(other, _)| !table.descends(*other, node)).count() as u32
+fn mutual(table: &Table, edges: &Edges, node: Node) -> u32 {
+    // Both lists are sorted: one walk along the two finds who is in both.
+    let mut wakers = edges.of(Side::Out, node).iter().peekable();
+    let both = edges.of(Side::In, node).iter().filter(|woken| {
+        while wakers.next_if(|waker| waker.end < woken.end).is_some() {}
+        wakers.next_if(|waker| waker.end == woken.end).is_some()
+    });
+    both.filter(|other| !table.descends(other.end, node)).count() as u32
 }
 
 #[cfg(test)]

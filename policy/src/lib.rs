@@ -18,6 +18,7 @@
 //!
 //! * [`event`]: everything that can happen; [`action`]: everything that can be asked for.
 //! * `graph`: the process dependency graph (4.2) and its ageing (4.2.3).
+//! * `components`: its cycles, each of which is one to a rating that travels.
 //! * `reach`: cumulative breadth-first spread over it (4.3), all sources in one go.
 //! * [`hubs`]: processes that ratings do not travel through, by role and by fan-out (4.3, generalised).
 //! * [`rating`]: scales, averages and slice shares (4.1.2, 4.1.3, 4.3, 5.1).
@@ -31,6 +32,7 @@
 
 pub mod action;
 mod at_once;
+mod components;
 mod crowd;
 pub mod event;
 mod graph;
@@ -38,6 +40,8 @@ pub mod hubs;
 mod pass;
 pub mod rating;
 mod reach;
+#[cfg(test)]
+mod reference;
 pub mod settings;
 mod state;
 mod step;

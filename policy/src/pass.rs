@@ -8,24 +8,34 @@
 //! then everything ages by a second, and the scheduler is told what changed.
 
 use crate::action::Action;
-use crate::graph::{Links, Node};
+use crate::graph::{Edges, Node};
 use crate::hubs;
 use crate::rating::{average, output_milli};
-use crate::reach::{Condensed, Side};
+use crate::reach::{Reach, Side, Source};
 use crate::state::State;
 use crate::table::{DisplayIx, Origin};
 
 const SECOND_NS: u64 = 1_000_000_000;
+const SIDES: [Side; 2] = [Side::In, Side::Out];
 
-/// A source of one side: process, temporal rating in thousandths, and the display it comes from.
-type Source = (Node, u32, DisplayIx);
+/// What a pass works with; kept for its memory only, so that a pass asks for none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Workspace {
+    is_hub: Vec<bool>,
+    reach: Reach,
+    /// What was found for each side.
+    found: [Found; 2],
+}
 
 /// What a pass found for one side, by slot.
+#[derive(Debug, Clone, Default)]
 struct Found {
     /// P_t.
     temporal_milli: Vec<u64>,
     /// By which way it came.
-    origin: Vec<Option<Origin>>,
+    by: Vec<By>,
+    /// Who is reached, in the order of the search.
+    reached: Vec<Node>,
 }
 
 impl State {
@@ -36,14 +46,13 @@ impl State {
             return Vec::new();
         };
         self.drop_gone();
-        let forward = self.links(Side::In);
-        let backward = self.links(Side::Out);
-        let is_hub = hubs::recognise(&mut self.table, &self.settings, &forward, &backward);
-        let condensed = Condensed::new(&forward, &is_hub);
-        let input = self.find(Side::In, &condensed, &forward, &is_hub, self.input_sources());
-        let outputs = self.output_sources();
-        let output = self.find(Side::Out, &condensed, &backward, &is_hub, outputs);
-        self.average(elapsed_s, [&input, &output]);
+        self.edges.cover(self.table.slots());
+        let mut work = std::mem::take(&mut self.workspace);
+        hubs::recognise(&mut self.table, &self.settings, &self.edges, &mut work.is_hub);
+        let mut sources = [self.input_sources(), self.output_sources()];
+        self.find(&mut sources, &mut work);
+        self.average(elapsed_s, &work.found);
+        self.workspace = work;
         self.edges.halve(elapsed_s);
         let actions = self.announce_all();
         self.sweep();
@@ -62,7 +71,7 @@ impl State {
     }
 
     /// Nothing may refer to a process that has exited.
-    fn drop_gone(&mut self) {
+    pub(crate) fn drop_gone(&mut self) {
         let Some(is_live) = self.table.leavers() else {
             return;
         };
@@ -76,13 +85,14 @@ impl State {
     }
 
     /// Omega_in with C_tin (4.1.2; 4.3, step 1).
-    fn input_sources(&self) -> Vec<Source> {
+    pub(crate) fn input_sources(&self) -> Vec<Source> {
         let live = self.table.live().filter(|(_, process)| process.input_left_s > 0);
-        live.map(|(node, process)| (node, process.input_left_s * 1000, process.input_display)).collect()
+        live.map(|(node, process)| Source { node, milli: process.input_left_s * 1000, display: process.input_display })
+            .collect()
     }
 
     /// Omega_out with C_tout, on the scale of C_tin (4.1.3, 4.3). A client of two displays is a source on each.
-    fn output_sources(&mut self) -> Vec<Source> {
+    pub(crate) fn output_sources(&mut self) -> Vec<Source> {
         let mut changed = Vec::new();
         for (place, display) in self.displays.iter_mut().enumerate() {
             let mut at_once = std::mem::take(&mut display.at_once_mpct);
@@ -96,46 +106,55 @@ impl State {
         self.most_changed_mpct = changed.iter().map(|(_, mpct, _)| *mpct).max().unwrap_or(0);
         let settings = &self.settings;
         let most_mpct = self.most_changed_mpct;
-        let rated =
-            changed.into_iter().map(|(node, mpct, place)| (node, output_milli(settings, mpct, most_mpct), place));
-        rated.filter(|(_, milli, _)| *milli > 0).collect()
+        let source = |(node, mpct, display)| Source { node, milli: output_milli(settings, mpct, most_mpct), display };
+        changed.into_iter().map(source).filter(|source| source.milli > 0).collect()
     }
 
-    /// Steps 1 and 2 for one side.
-    fn find(
-        &self,
-        side: Side,
-        condensed: &Condensed,
-        links: &Links,
-        is_hub: &[bool],
-        mut sources: Vec<Source>,
-    ) -> Found {
-        let bare: Vec<(Node, u32)> = sources.iter().map(|(node, milli, _)| (*node, *milli)).collect();
-        let mut temporal_milli = condensed.spread(side, &bare);
-        sources.sort_unstable_by_key(|(node, milli, _)| (u64::from(u32::MAX - milli) << 32) | u64::from(*node));
-        let mut origin = trace(links, is_hub, &sources);
-        // A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the
-        // server, so that most of it reaches the server over the graph as well: the larger of the two, not both.
+    /// Steps 1 and 2.
+    fn find(&self, sources: &mut [Vec<Source>; 2], work: &mut Workspace) {
+        let Workspace { is_hub, reach, found } = work;
+        let all = self.table.count();
+        for (side, sources) in SIDES.into_iter().zip(sources.iter_mut()) {
+            strongest_first(sources);
+            found[side as usize].trace(&self.edges, side, is_hub, all, sources);
+        }
+        reach.condense(&self.edges, is_hub, |node| found.iter().any(|found| found.by[node as usize] != By::NOTHING));
+        for (side, sources) in SIDES.into_iter().zip(sources) {
+            let found = &mut found[side as usize];
+            reach.spread(&self.edges, side, sources, &mut found.temporal_milli);
+            self.add_up_servers(sources, found);
+        }
+    }
+
+    /// A display server's own I/O is the sum of its clients' (the NOSSDAV paper, 4.1). Clients also wake the server, so
+    /// that most of it reaches the server over the graph as well: the larger of the two, not both.
+    fn add_up_servers(&self, sources: &[Source], found: &mut Found) {
+        let mut of_clients = vec![0u64; self.displays.len()];
+        for source in sources {
+            of_clients[source.display as usize] += u64::from(source.milli);
+        }
         for (place, display) in self.displays.iter().enumerate() {
             let Some(server) = display.server else {
                 continue;
             };
-            let of_clients = sources.iter().filter(|(_, _, of)| *of as usize == place);
-            let sum = &mut temporal_milli[server as usize];
-            *sum = (*sum).max(of_clients.map(|(_, milli, _)| u64::from(*milli)).sum());
-            origin[server as usize] = Some(Origin::Device(place as DisplayIx));
+            let sum = &mut found.temporal_milli[server as usize];
+            *sum = (*sum).max(of_clients[place]);
+            found.by[server as usize] = By::device(place as DisplayIx);
         }
-        Found { temporal_milli, origin }
     }
 
     /// P = (P + P_t) / 2 (4.3, step 3); then counters count down by the seconds that went by (4.1.2) and reports
     /// get old.
-    fn average(&mut self, elapsed_s: u32, found: [&Found; 2]) {
+    fn average(&mut self, elapsed_s: u32, found: &[Found; 2]) {
         for (node, process) in self.table.live_mut() {
             for (facet, found) in process.facets.iter_mut().zip(found) {
                 let temporal_milli = found.temporal_milli[node as usize];
                 facet.rating_milli = average(&self.settings, facet.rating_milli, temporal_milli);
-                facet.origin = found.origin[node as usize].or(facet.origin).filter(|_| facet.rating_milli > 0);
+                if facet.rating_milli == 0 {
+                    facet.origin = None;
+                } else if found.by[node as usize] != By::NOTHING {
+                    facet.origin = found.by[node as usize].origin(&self.edges);
+                }
             }
             process.input_left_s = process.input_left_s.saturating_sub(elapsed_s);
         }
@@ -154,43 +173,108 @@ impl State {
 
     /// Free the slots of processes that nothing refers to.
     fn sweep(&mut self) {
-        let mut in_use = vec![false; self.table.slots()];
-        for arc in self.edges.arcs() {
-            in_use[arc.from as usize] = true;
-            in_use[arc.to as usize] = true;
-        }
+        let mut in_use = std::mem::take(&mut self.workspace.is_hub);
+        in_use.clear();
+        let lists = self.edges.lists(Side::In).iter().zip(self.edges.lists(Side::Out));
+        in_use.extend(lists.map(|(woken, wakers)| !(woken.is_empty() && wakers.is_empty())));
         for display in &self.displays {
             display.changed_mpct.iter().for_each(|(node, _)| in_use[*node as usize] = true);
         }
         self.table.sweep(&in_use);
+        self.workspace.is_hub = in_use;
     }
 }
 
-/// By which way each process is reached, for `explain`: the shortest, from the strongest source; `sources`
-/// strongest first.
-fn trace(links: &Links, is_hub: &[bool], sources: &[Source]) -> Vec<Option<Origin>> {
-    let mut origin = vec![None; links.nodes()];
-    let mut seen = vec![false; links.nodes()];
-    let mut queue = Vec::new();
-    for &(node, _, display) in sources {
-        if !std::mem::replace(&mut seen[node as usize], true) {
-            origin[node as usize] = Some(Origin::Device(display));
-            queue.push(node);
+/// By which way a process is reached, in a form that a search can look at and write quickly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct By {
+    /// The process before it, or NO_ONE, or DEVICE and the display.
+    before: u32,
+    /// The edge from there.
+    edge: u32,
+}
+
+const NO_ONE: u32 = u32::MAX;
+const DEVICE: u32 = 1 << 31;
+
+impl By {
+    const NOTHING: By = By { before: NO_ONE, edge: 0 };
+
+    fn device(display: DisplayIx) -> By {
+        By { before: DEVICE | u32::from(display), edge: 0 }
+    }
+
+    fn origin(self, edges: &Edges) -> Option<Origin> {
+        match self.before {
+            NO_ONE => None,
+            device if device & DEVICE != 0 => Some(Origin::Device((device & !DEVICE) as DisplayIx)),
+            before => Some(Origin::Edge { with: Some(before), count: edges.weight(self.edge) }),
         }
     }
-    let mut next = 0;
-    // Once all have been seen there is no need to look at the rest of the edges.
-    while let Some(&node) = queue.get(next).filter(|_| queue.len() < links.nodes()) {
-        next += 1;
-        if is_hub[node as usize] {
-            continue;
+}
+
+impl Found {
+    /// By which way each process is reached, for `explain`: the shortest, from the strongest source; `sources`
+    /// strongest first. There are `all` processes.
+    fn trace(&mut self, edges: &Edges, side: Side, is_hub: &[bool], all: usize, sources: &[Source]) {
+        let Found { by, reached, .. } = self;
+        by.clear();
+        by.resize(is_hub.len(), By::NOTHING);
+        reached.clear();
+        for source in sources {
+            let by = &mut by[source.node as usize];
+            if by.before == NO_ONE {
+                *by = By::device(source.display);
+                reached.push(source.node);
+            }
         }
-        for &(end, count) in links.of(node) {
-            if !std::mem::replace(&mut seen[end as usize], true) {
-                origin[end as usize] = Some(Origin::Edge { with: Some(node), count });
-                queue.push(end);
+        let lists = edges.lists(side);
+        let mut next = 0;
+        // Once all have been seen there is no need to look at the rest of the edges.
+        while let Some(&node) = reached.get(next).filter(|_| reached.len() < all) {
+            next += 1;
+            if is_hub[node as usize] {
+                continue;
+            }
+            for link in &lists[node as usize] {
+                let by = &mut by[link.end as usize];
+                if by.before == NO_ONE {
+                    *by = By { before: node, edge: link.edge };
+                    reached.push(link.end);
+                }
             }
         }
     }
-    origin
+}
+
+/// The strongest first, of equals the lowest slot, of its displays the first. By counting, digit by digit: where
+/// everybody is a source, comparing them with each other would cost as much as the search.
+fn strongest_first(sources: &mut Vec<Source>) {
+    const DIGIT_BITS: u32 = 10;
+    const DIGITS: usize = 1 << DIGIT_BITS;
+    if !sources.is_sorted_by_key(|source| source.node) {
+        sources.sort_by_key(|source| source.node);
+    }
+    let most_milli = sources.iter().map(|source| source.milli).max().unwrap_or(0);
+    if sources.iter().all(|source| source.milli == most_milli) {
+        return;
+    }
+    let mut sorted = sources.clone();
+    let mut shift = 0;
+    while shift < u32::BITS && most_milli >> shift > 0 {
+        let digit = |source: &Source| (!source.milli >> shift) as usize % DIGITS;
+        let mut place = [0u32; DIGITS];
+        sources.iter().for_each(|source| place[digit(source)] += 1);
+        let mut sum = 0;
+        for place in &mut place {
+            (*place, sum) = (sum, sum + *place);
+        }
+        for source in sources.iter() {
+            let place = &mut place[digit(source)];
+            sorted[*place as usize] = *source;
+            *place += 1;
+        }
+        std::mem::swap(sources, &mut sorted);
+        shift += DIGIT_BITS;
+    }
 }

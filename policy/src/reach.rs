@@ -12,18 +12,20 @@
 //!
 //! Hubs receive and do not pass on: they stand outside the components and read their neighbours' sets at the end.
 //!
+//! Each component *fetches* the sets of those that lead to it over the lists that the graph keeps anyway, so no list of
+//! edges between components is made.
+//!
 //! The sums are exactly the paper's for up to [`MAX_GROUPS`] sources that are not in one cycle. Beyond that, on one
-//! direction of one pass, only the strongest spread; the others keep their own rating. An X server takes 256
-//! clients unless told otherwise, and nobody attends to so many programs; the bound is there so that nobody can
-//! make the pass slow.
+//! direction of one pass, only the strongest spread (of equals, those of the lowest slots); the others keep their own
+//! rating. An X server takes 256 clients unless told otherwise, and nobody attends to so many programs; the bound is
+//! there so that nobody can make the pass slow.
 
-use crate::graph::{Links, Node};
+use crate::components::{Components, NOWHERE};
+use crate::graph::{Edges, Link, Node};
+use crate::table::DisplayIx;
 
 /// Sources (after merging those of one cycle) that spread in one pass.
 pub(crate) const MAX_GROUPS: usize = 256;
-
-const NONE: u32 = u32::MAX;
-const HUB: u32 = u32::MAX - 1;
 
 /// Which of the two graphs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,143 +36,221 @@ pub(crate) enum Side {
     Out = 1,
 }
 
-/// The graph without its cycles and hubs: what one pass computes once and uses for both sides.
-pub(crate) struct Condensed {
-    /// Component of each node; HUB for hubs.
-    of: Vec<u32>,
-    /// Number of components. They are numbered against the edges: an edge leads to a lower number.
-    count: usize,
-    /// Edges between different components, by ascending start.
-    arcs: Vec<(u32, u32)>,
-    /// (component, hub) for each edge into a hub.
-    into_hub: Vec<(u32, Node)>,
-    /// (component, hub) for each edge out of a hub: the way output reaches it.
-    from_hub: Vec<(u32, Node)>,
+impl Side {
+    /// The lists in which a node finds those it receives from.
+    fn against(self) -> Side {
+        match self {
+            Side::In => Side::Out,
+            Side::Out => Side::In,
+        }
+    }
 }
 
-impl Condensed {
-    /// `forward` is PDG_in; `is_hub` has an entry for each node.
-    pub fn new(forward: &Links, is_hub: &[bool]) -> Self {
-        let (of, order, count) = components(forward, is_hub);
-        let mut condensed = Condensed { of, count, arcs: Vec::new(), into_hub: Vec::new(), from_hub: Vec::new() };
-        // `seen` keeps an edge between two components from being listed once per pair of members.
-        let mut seen = vec![NONE; count];
-        for &node in &order {
-            let start = condensed.of[node as usize];
-            for &(end, _) in forward.of(node) {
-                let into = condensed.of[end as usize];
-                if into == HUB {
-                    condensed.into_hub.push((start, end));
-                } else if into != start && seen[into as usize] != start {
-                    seen[into as usize] = start;
-                    condensed.arcs.push((start, into));
-                }
+/// A source of one side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub node: Node,
+    /// Its temporal rating, C_tin or C_tout, in thousandths.
+    pub milli: u32,
+    /// The display it comes from.
+    pub display: DisplayIx,
+}
+
+/// Spreads ratings. Kept between passes for its memory only: [`Reach::condense`] forgets what was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reach {
+    components: Components,
+    /// Nodes outside the components, and the hubs among them.
+    outside: Vec<Node>,
+    hubs: Vec<Node>,
+    /// By component, of the side at work: what it has as a source and does not spread, and its own group's number, or
+    /// NONE.
+    own: Vec<u64>,
+    group: Vec<u32>,
+    /// By node: what reaches it.
+    few: Vec<Reached<1>>,
+    many: Vec<Reached<{ MAX_GROUPS / 64 }>>,
+}
+
+/// What reaches a node, together because it is looked at together.
+#[derive(Debug, Clone, Copy)]
+struct Reached<const W: usize> {
+    /// The groups, as bits, and the sum of them.
+    set: [u64; W],
+    sum: u64,
+}
+
+impl<const W: usize> Reached<W> {
+    const NOTHING: Self = Reached { set: [0; W], sum: 0 };
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Reach {
+    /// Take cycles out of the graph, for both sides. Ratings must start and arrive nowhere but at nodes that
+    /// `is_reached`; `is_hub` has an entry for each node.
+    pub fn condense(&mut self, edges: &Edges, is_hub: &[bool], is_reached: impl Fn(Node) -> bool) {
+        self.outside.clear();
+        self.hubs.clear();
+        let outside = &mut self.outside;
+        let is_in = is_hub.iter().zip(0..).map(|(is_hub, node)| {
+            let is_in = !is_hub && is_reached(node);
+            if !is_in {
+                outside.push(node);
             }
-        }
-        for hub in (0..forward.nodes() as Node).filter(|node| is_hub[*node as usize]) {
-            for &(end, _) in forward.of(hub) {
-                let into = condensed.of[end as usize];
-                if into != HUB {
-                    condensed.from_hub.push((into, hub));
-                }
-            }
-        }
-        condensed.into_hub.sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
-        condensed.into_hub.dedup();
-        condensed.from_hub.sort_unstable_by_key(|(comp, hub)| (*hub, *comp));
-        condensed.from_hub.dedup();
-        condensed
+            is_in
+        });
+        self.components.find(edges.lists(Side::In), is_in);
+        self.hubs.extend(self.outside.iter().filter(|node| is_hub[**node as usize]));
+        self.own.clear();
+        self.own.resize(self.components.count(), 0);
+        self.group.clear();
+        self.group.resize(self.components.count(), NONE);
     }
 
-    /// For each node the sum of the sources that reach it, itself included (4.3, step 2).
-    pub fn spread(&self, side: Side, sources: &[(Node, u32)]) -> Vec<u64> {
-        let mut own = vec![0u64; self.count];
-        let mut sums = vec![0u64; self.of.len()];
-        for &(node, milli) in sources {
-            match self.of[node as usize] {
-                HUB => sums[node as usize] += u64::from(milli),
-                comp => own[comp as usize] += u64::from(milli),
-            }
+    /// For each node the sum of the sources that reach it, itself included (4.3, step 2). The sources are sorted: the
+    /// strongest first, of equals the lowest slot.
+    pub fn spread(&mut self, edges: &Edges, side: Side, sources: &[Source], sums: &mut Vec<u64>) {
+        let groups = self.groups(sources);
+        for (number, (component, _)) in groups.iter().enumerate() {
+            self.group[*component as usize] = number as u32;
+            // It comes back with what the groups bring.
+            self.own[*component as usize] = 0;
         }
-        let mut groups: Vec<(u32, u64)> = own
-            .iter()
-            .enumerate()
-            .filter(|(_, milli)| **milli > 0)
-            .map(|(comp, milli)| (comp as u32, *milli))
-            .collect();
-        if groups.len() > MAX_GROUPS {
-            let strongest = |(comp, milli): &(u32, u64)| (std::cmp::Reverse(*milli), *comp);
+        if groups.len() <= 64 {
+            let mut reached = std::mem::take(&mut self.few);
+            self.walk(edges, side, &Weigher::new(&groups), &mut reached, sums);
+            self.few = reached;
+        } else {
+            let mut reached = std::mem::take(&mut self.many);
+            self.walk(edges, side, &Weigher::new(&groups), &mut reached, sums);
+            self.many = reached;
+        }
+        for source in sources {
+            let component = self.components.of(source.node);
+            if component == NOWHERE {
+                sums[source.node as usize] += u64::from(source.milli);
+            }
+            self.own[component as usize] = 0;
+        }
+        groups.iter().for_each(|(component, _)| self.group[*component as usize] = NONE);
+    }
+
+    /// The components that spread, with what they are as sources; `own` is that of all of them.
+    fn groups(&mut self, sources: &[Source]) -> Vec<(u32, u64)> {
+        let mut groups = Vec::new();
+        let mut is_merged = false;
+        for source in sources.iter().filter(|source| source.milli > 0) {
+            let component = self.components.of(source.node);
+            if component == NOWHERE {
+                continue;
+            }
+            let own = &mut self.own[component as usize];
+            if *own == 0 {
+                groups.push((component, u64::from(source.milli)));
+            } else {
+                is_merged = true;
+            }
+            *own += u64::from(source.milli);
+        }
+        if is_merged {
+            groups.iter_mut().for_each(|(component, milli)| *milli = self.own[*component as usize]);
+        }
+        if is_merged && groups.len() > MAX_GROUPS {
+            let mut lowest = vec![NONE; self.components.count()];
+            for source in sources {
+                let lowest = &mut lowest[self.components.of(source.node) as usize];
+                *lowest = (*lowest).min(source.node);
+            }
+            let strongest = |(component, milli): &(u32, u64)| (std::cmp::Reverse(*milli), lowest[*component as usize]);
             groups.select_nth_unstable_by_key(MAX_GROUPS, strongest);
-            groups.truncate(MAX_GROUPS);
         }
-        // What the groups bring comes back from the walk; what was cut off keeps its own.
-        for &(comp, _) in &groups {
-            own[comp as usize] = 0;
-        }
-        match groups.len() {
-            0 => {}
-            1..=64 => self.walk::<1>(side, &groups, &mut own, &mut sums),
-            _ => self.walk::<{ MAX_GROUPS / 64 }>(side, &groups, &mut own, &mut sums),
-        }
-        for (node, comp) in self.of.iter().enumerate().filter(|(_, comp)| **comp != HUB) {
-            sums[node] = own[*comp as usize];
-        }
-        sums
+        groups.truncate(MAX_GROUPS);
+        groups
     }
 
-    /// One walk over the components for up to 64 * W groups; adds their sums to components and hubs.
-    fn walk<const W: usize>(&self, side: Side, groups: &[(u32, u64)], comps: &mut [u64], hubs: &mut [u64]) {
-        let mut sets = vec![[0u64; W]; self.count];
-        for (bit, (comp, _)) in groups.iter().enumerate() {
-            sets[*comp as usize][bit / 64] |= 1 << (bit % 64);
+    /// One walk over the components, those that ratings come from first.
+    fn walk<const W: usize>(
+        &self,
+        edges: &Edges,
+        side: Side,
+        weigh: &Weigher,
+        reached: &mut Vec<Reached<W>>,
+        sums: &mut Vec<u64>,
+    ) {
+        let (count, nodes) = (self.components.count(), self.components.nodes());
+        let lists = edges.lists(side.against());
+        reached.resize(nodes.max(reached.len()), Reached::NOTHING);
+        sums.resize(nodes, 0);
+        for node in &self.outside {
+            reached[*node as usize] = Reached::NOTHING;
+            sums[*node as usize] = 0;
         }
-        let hand_on = |sets: &mut Vec<[u64; W]>, from: u32, to: u32| {
-            let set = sets[from as usize];
-            for (word, more) in sets[to as usize].iter_mut().zip(set) {
-                *word |= more;
-            }
-        };
-        let hub_arcs = match side {
-            Side::In => {
-                self.arcs.iter().rev().for_each(|&(from, to)| hand_on(&mut sets, from, to));
-                &self.into_hub
-            }
-            Side::Out => {
-                self.arcs.iter().for_each(|&(from, to)| hand_on(&mut sets, to, from));
-                &self.from_hub
-            }
-        };
-        let weigh = Weigher::new(groups);
-        for (sum, set) in comps.iter_mut().zip(&sets) {
-            *sum += weigh.sum(set);
-        }
-        for of_hub in hub_arcs.chunk_by(|a, b| a.1 == b.1) {
+        for step in 1..count {
+            let component = match side {
+                Side::In => count - step,
+                Side::Out => step,
+            };
+            let members = self.components.members(component);
             let mut set = [0u64; W];
-            for (comp, _) in of_hub {
-                for (word, more) in set.iter_mut().zip(sets[*comp as usize]) {
-                    *word |= more;
-                }
+            let group = self.group[component];
+            if group != NONE {
+                set[group as usize / 64] |= 1 << (group % 64);
             }
-            hubs[of_hub[0].1 as usize] += weigh.sum(&set);
+            if members.len() > 1 {
+                // What members receive from each other adds nothing.
+                members.iter().for_each(|node| reached[*node as usize] = Reached::NOTHING);
+            }
+            // Added up as what it has beyond the largest set that it was fetched from, whose sum is known: where most
+            // reach most, that is next to nothing.
+            let mut known = Reached::NOTHING;
+            for node in members {
+                let most = fetch(&lists[*node as usize], reached, &mut set);
+                known = most.map_or(known, |node| reached[node as usize]);
+            }
+            let beyond: [u64; W] = std::array::from_fn(|word| set[word] & !known.set[word]);
+            let sum = known.sum + weigh.sum(&beyond);
+            for node in members {
+                reached[*node as usize] = Reached { set, sum };
+                sums[*node as usize] = sum + self.own[component];
+            }
+        }
+        for &hub in &self.hubs {
+            let mut set = [0; W];
+            fetch(&lists[hub as usize], reached, &mut set);
+            sums[hub as usize] = weigh.sum(&set);
         }
     }
+}
+
+/// Add to `set` the sets of all that a node receives from. Returns who of them has the largest sum, if that is not 0.
+fn fetch<const W: usize>(from: &[Link], reached: &[Reached<W>], set: &mut [u64; W]) -> Option<Node> {
+    let mut all = *set;
+    let (mut most, mut most_milli) = (NONE, 0);
+    for link in from {
+        let more = &reached[link.end as usize];
+        for (word, more) in all.iter_mut().zip(more.set) {
+            *word |= more;
+        }
+        most = if more.sum > most_milli { link.end } else { most };
+        most_milli = most_milli.max(more.sum);
+    }
+    *set = all;
+    (most != NONE).then_some(most)
 }
 
 /// Adds up the ratings of a set of groups, eight groups per look-up.
 struct Weigher {
-    /// For each byte of a set: the sum for each of its 256 values. 32 bits, so that the tables fit the first cache;
-    /// sums stop at 2^32, where ratings stop too.
-    tables: Vec<[u32; 256]>,
+    /// For each byte of a set: the sum for each of its 256 values.
+    tables: Vec<[u64; 256]>,
 }
 
 impl Weigher {
     fn new(groups: &[(u32, u64)]) -> Self {
         let table = |eight: &[(u32, u64)]| {
-            let mut table = [0u32; 256];
-            for value in 1..256usize {
-                let lowest = eight.get(value.trailing_zeros() as usize);
-                let milli = lowest.map_or(0, |(_, milli)| u32::try_from(*milli).unwrap_or(u32::MAX));
-                table[value] = table[value & (value - 1)].saturating_add(milli);
+            let mut table = [0u64; 256];
+            for value in 1..1usize << eight.len() {
+                table[value] = table[value & (value - 1)] + eight[value.trailing_zeros() as usize].1;
             }
             table
         };
@@ -180,127 +260,30 @@ impl Weigher {
     fn sum(&self, set: &[u64]) -> u64 {
         let mut sum = 0;
         for (word, tables) in set.iter().zip(self.tables.chunks(8)) {
-            if *word == 0 {
-                continue;
-            }
-            for (byte, table) in word.to_le_bytes().iter().zip(tables) {
-                sum += u64::from(table[*byte as usize]);
+            let mut left = *word;
+            while left != 0 {
+                let shift = left.trailing_zeros() & !7;
+                let byte = (left >> shift) & 0xff;
+                sum += tables[shift as usize / 8][byte as usize];
+                left ^= byte << shift;
             }
         }
         sum
     }
 }
 
-/// Tarjan's strongly connected components of the graph without its hubs, without recursion (a chain of 10,000
-/// processes is no reason to overflow a stack). Returns the component of each node, the nodes grouped by component,
-/// lowest first, and the number of components.
-fn components(forward: &Links, is_hub: &[bool]) -> (Vec<u32>, Vec<Node>, usize) {
-    let new = |is_hub: &bool| match is_hub {
-        // Met, and in no component that is being built: the search takes no notice of it.
-        true => Mark { met: 0, low: 0, of: HUB },
-        false => Mark { met: NONE, low: 0, of: NONE },
-    };
-    let mut tarjan = Tarjan {
-        marks: is_hub.iter().map(new).collect(),
-        stack: Vec::new(),
-        order: Vec::with_capacity(is_hub.len()),
-        clock: 0,
-        count: 0,
-    };
-    for root in 0..forward.nodes() as Node {
-        if tarjan.marks[root as usize].met == NONE {
-            tarjan.visit(root, forward);
-        }
-    }
-    let of = tarjan.marks.iter().map(|mark| mark.of).collect();
-    (of, tarjan.order, tarjan.count as usize)
-}
-
-/// What the search knows of a node, together because it is looked at together.
-#[derive(Clone, Copy)]
-struct Mark {
-    /// When it was first met; NONE while it was not.
-    met: u32,
-    /// The earliest node on the stack known to be reachable from it.
-    low: u32,
-    /// Its component; NONE while that is not complete.
-    of: u32,
-}
-
-struct Tarjan {
-    marks: Vec<Mark>,
-    stack: Vec<Node>,
-    order: Vec<Node>,
-    clock: u32,
-    count: u32,
-}
-
-impl Tarjan {
-    fn meet(&mut self, node: Node) {
-        self.marks[node as usize] = Mark { met: self.clock, low: self.clock, of: NONE };
-        self.clock += 1;
-        self.stack.push(node);
-    }
-
-    fn visit(&mut self, root: Node, forward: &Links) {
-        self.meet(root);
-        let mut path = vec![(root, forward.of(root).iter())];
-        while let Some((node, ends)) = path.last_mut() {
-            let node = *node as usize;
-            let mut low = self.marks[node].low;
-            let mut unmet = None;
-            for &(end, _) in ends.by_ref() {
-                let mark = self.marks[end as usize];
-                if mark.met == NONE {
-                    unmet = Some(end);
-                    break;
-                }
-                if mark.of == NONE {
-                    // Still on the stack: part of the component being built.
-                    low = low.min(mark.met);
-                }
-            }
-            self.marks[node].low = low;
-            if let Some(end) = unmet {
-                self.meet(end);
-                path.push((end, forward.of(end).iter()));
-                continue;
-            }
-            path.pop();
-            if let Some((parent, _)) = path.last() {
-                let parent = &mut self.marks[*parent as usize];
-                parent.low = parent.low.min(low);
-            }
-            if low == self.marks[node].met {
-                self.close(node as Node);
-            }
-        }
-    }
-
-    fn close(&mut self, root: Node) {
-        while let Some(member) = self.stack.pop() {
-            self.marks[member as usize].of = self.count;
-            self.order.push(member);
-            if member == root {
-                break;
-            }
-        }
-        self.count += 1;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Arc, Edges};
+    use crate::graph::Arc;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
     /// The paper's own way: a breadth-first search from each source, adding as it goes, stopping at hubs.
-    fn naive(links: &Links, is_hub: &[bool], sources: &[(Node, u32)]) -> Vec<u64> {
-        let mut sums = vec![0u64; links.nodes()];
+    fn naive(edges: &Edges, side: Side, is_hub: &[bool], sources: &[(Node, u32)]) -> Vec<u64> {
+        let mut sums = vec![0u64; is_hub.len()];
         for &(source, milli) in sources {
-            let mut seen = vec![false; links.nodes()];
+            let mut seen = vec![false; is_hub.len()];
             seen[source as usize] = true;
             let mut queue = VecDeque::from([source]);
             while let Some(node) = queue.pop_front() {
@@ -308,7 +291,7 @@ mod tests {
                 if is_hub[node as usize] {
                     continue;
                 }
-                for &(end, _) in links.of(node) {
+                for &Link { end, .. } in edges.of(side, node) {
                     if !std::mem::replace(&mut seen[end as usize], true) {
                         queue.push_back(end);
                     }
@@ -318,14 +301,33 @@ mod tests {
         sums
     }
 
-    fn both_ways(nodes: usize, raw: &[(u32, u32)], is_hub: &[bool], sources: &[(Node, u32)]) {
+    fn of_display(sources: &[(Node, u32)]) -> Vec<Source> {
+        let mut sources: Vec<_> = sources.iter().map(|&(node, milli)| Source { node, milli, display: 0 }).collect();
+        sources.sort_by_key(|source| (std::cmp::Reverse(source.milli), source.node));
+        sources
+    }
+
+    fn graph(nodes: usize, raw: &[(u32, u32)]) -> Edges {
         let mut edges = Edges::default();
+        edges.cover(nodes);
         edges.add(raw.iter().map(|&(from, to)| Arc { from, to, weight: 1 }).collect());
-        let forward = Links::forward(nodes, edges.arcs());
-        let backward = Links::backward(nodes, edges.arcs());
-        let condensed = Condensed::new(&forward, is_hub);
-        assert_eq!(condensed.spread(Side::In, sources), naive(&forward, is_hub, sources));
-        assert_eq!(condensed.spread(Side::Out, sources), naive(&backward, is_hub, sources));
+        edges
+    }
+
+    /// The sums of both sides, of a pass over the whole graph and of one over what the sources reach.
+    fn both_ways(nodes: usize, raw: &[(u32, u32)], is_hub: &[bool], sources: &[(Node, u32)]) {
+        let edges = graph(nodes, raw);
+        let expected = [Side::In, Side::Out].map(|side| naive(&edges, side, is_hub, sources));
+        let mut reach = Reach::default();
+        let mut sums = Vec::new();
+        for whole in [true, false] {
+            let is_reached = |node: Node| expected.iter().any(|sums| sums[node as usize] > 0);
+            reach.condense(&edges, is_hub, |node| whole || is_reached(node));
+            for (side, expected) in [Side::In, Side::Out].into_iter().zip(&expected) {
+                reach.spread(&edges, side, &of_display(sources), &mut sums);
+                assert_eq!(sums, *expected);
+            }
+        }
     }
 
     proptest! {
@@ -352,14 +354,18 @@ mod tests {
         }
     }
 
+    fn spread(edges: &Edges, nodes: usize, side: Side, sources: &[(Node, u32)]) -> Vec<u64> {
+        let (mut reach, mut sums) = (Reach::default(), Vec::new());
+        reach.condense(edges, &vec![false; nodes], |_| true);
+        reach.spread(edges, side, &of_display(sources), &mut sums);
+        sums
+    }
+
     /// A chain of 100,000 processes neither overflows the stack nor loses the end.
     #[test]
     fn a_long_chain_is_followed_to_its_end() {
         let raw: Vec<_> = (0..99_999).map(|node| (node, node + 1)).collect();
-        let mut edges = Edges::default();
-        edges.add(raw.iter().map(|&(from, to)| Arc { from, to, weight: 1 }).collect());
-        let condensed = Condensed::new(&Links::forward(100_000, edges.arcs()), &[false; 100_000]);
-        let sums = condensed.spread(Side::In, &[(0, 7), (50_000, 1)]);
+        let sums = spread(&graph(100_000, &raw), 100_000, Side::In, &[(0, 7), (50_000, 1)]);
         assert_eq!((sums[0], sums[49_999], sums[99_999]), (7, 7, 8));
     }
 
@@ -367,14 +373,28 @@ mod tests {
     #[test]
     fn beyond_the_bound_the_strongest_spread() {
         let many = MAX_GROUPS as u32 + 1;
-        let raw: Vec<_> = (0..many).map(|node| Arc { from: node, to: many, weight: 1 }).collect();
-        let mut edges = Edges::default();
-        edges.add(raw);
-        let nodes = many as usize + 1;
-        let condensed = Condensed::new(&Links::forward(nodes, edges.arcs()), &vec![false; nodes]);
+        let edges = graph(many as usize + 1, &(0..many).map(|node| (node, many)).collect::<Vec<_>>());
         let sources: Vec<_> = (0..many).map(|node| (node, if node == 5 { 1 } else { 10 })).collect();
-        let sums = condensed.spread(Side::In, &sources);
+        let sums = spread(&edges, many as usize + 1, Side::In, &sources);
         assert_eq!(sums[many as usize], 10 * MAX_GROUPS as u64);
         assert_eq!((sums[5], sums[6]), (1, 10));
+    }
+
+    /// Of equals beyond the bound those of the lowest slots spread, whatever else the graph holds and in whatever order
+    /// they are named.
+    #[test]
+    fn of_equals_the_lowest_slots_spread() {
+        let many = MAX_GROUPS as u32 + 9;
+        let raw: Vec<_> = (0..many).map(|node| (node, many + node)).chain([(2 * many - 1, many)]).collect();
+        let sources: Vec<_> = (0..many).rev().map(|node| (node, 10)).collect();
+        let sums = spread(&graph(2 * many as usize, &raw), 2 * many as usize, Side::In, &sources);
+        let spreads = |node: u32| sums[(many + node) as usize] == 10;
+        assert!((0..many).all(|node| spreads(node) == (node < MAX_GROUPS as u32)));
+        // The last two in one cycle are together the strongest.
+        let raw: Vec<_> = raw.into_iter().chain([(many - 2, many - 1), (many - 1, many - 2)]).collect();
+        let sums = spread(&graph(2 * many as usize, &raw), 2 * many as usize, Side::In, &sources);
+        let brought = |node: u32| sums[(many + node) as usize];
+        assert_eq!([brought(many - 1), brought(many - 2)], [20, 20]);
+        assert!((1..many - 2).all(|node| brought(node) == if node < MAX_GROUPS as u32 - 1 { 10 } else { 0 }));
     }
 }

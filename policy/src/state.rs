@@ -8,6 +8,7 @@ use crate::crowd;
 use crate::event::{ClientPeriod, DisplayId, Edge, ProcessId};
 use crate::graph::{Arc, Edges, Node};
 use crate::hubs::HubRole;
+use crate::pass::Workspace;
 use crate::rating::{changed_mpct, slice_share_pm};
 use crate::reach::Side;
 use crate::settings::{Settings, SettingsError};
@@ -69,6 +70,8 @@ pub struct State {
     pub(crate) aged_until_ns: Option<u64>,
     /// Largest C_tout of the last pass: what output reported at once is measured against.
     pub(crate) most_changed_mpct: u64,
+    /// What passes work with.
+    pub(crate) workspace: Workspace,
     refused: u64,
     /// What the scheduler must be told of those who made room, before anything else.
     evicted: Vec<Action>,
@@ -88,6 +91,7 @@ impl State {
             displays: Vec::new(),
             aged_until_ns: None,
             most_changed_mpct: 0,
+            workspace: Workspace::default(),
             refused: 0,
             evicted: Vec::new(),
         })
@@ -306,7 +310,10 @@ impl State {
     /// The same for all.
     pub(crate) fn announce_all(&mut self) -> Vec<Action> {
         let standards = self.standards();
-        self.table.live_mut().filter_map(|(node, process)| tell(process, node, &standards)).collect()
+        // Room for all of them at once: copying thousands of actions while their list grows costs as much as finding them.
+        let mut actions = Vec::with_capacity(self.table.count());
+        actions.extend(self.table.live_mut().filter_map(|(node, process)| tell(process, node, &standards)));
+        actions
     }
 }
 

@@ -2,6 +2,7 @@
 //! The processes the policy knows of, each in a slot with a small number for as long as anything refers to it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Index, IndexMut};
 
 use crate::action::Rating;
@@ -41,7 +42,7 @@ impl Origin {
         }
     }
 
-    fn before_mut(&mut self) -> Option<&mut Option<Node>> {
+    pub fn before_mut(&mut self) -> Option<&mut Option<Node>> {
         match self {
             Origin::Device(_) => None,
             Origin::Edge { with, .. } => Some(with),
@@ -129,12 +130,34 @@ impl IndexMut<Side> for Process {
     }
 }
 
+/// Spreads process numbers over a map. A report names twenty thousand of them, and the hash of the standard library
+/// costs more than all the rest of looking one up. What that would protect from, numbers that meet in one place,
+/// somebody would have to fork for until thousands of processes have them; the map would be slow then, and still right.
+#[derive(Debug, Clone, Copy, Default)]
+struct TgidHasher(u64);
+
+impl Hasher for TgidHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // 2^64 divided by the golden ratio; the map looks at the low and at the topmost bits.
+        let spread = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+}
+
 /// All of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     slots: Vec<Option<Process>>,
     free: Vec<Node>,
-    by_tgid: HashMap<u32, Node>,
+    by_tgid: HashMap<u32, Node, BuildHasherDefault<TgidHasher>>,
     any_gone: bool,
     /// Who had the least rating when it was last looked up, the very least at the end.
     least: Vec<([u32; 2], Node)>,
@@ -144,6 +167,11 @@ impl Table {
     /// Number of slots: nodes are below it.
     pub fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Number of live processes.
+    pub fn count(&self) -> usize {
+        self.by_tgid.len()
     }
 
     /// The live process an id stands for now.
