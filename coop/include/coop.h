@@ -13,7 +13,8 @@
  *  - Times are nanoseconds of CLOCK_MONOTONIC (coop_now()).
  *  - Functions return 0 (or a count), or a negative errno; errno itself means nothing.
  *  - There is one struct coop per thread. It belongs to the thread that made it: calls from another thread give -EPERM,
- *    calls in a child made by fork() -ECHILD (coop_free() alone works there). To wake another thread's, let it hold an eventfd.
+ *    calls in a child made by fork() -ECHILD (coop_free() alone works there), also from a coop_run() in whose callback the
+ *    child was made. To wake another thread's, let it hold an eventfd.
  *  - The memory of an event is the caller's. From coop_submit() until its callback is called or coop_cancel() it is lent to the
  *    library; after that it may be changed, submitted again or freed, in its own callback too.
  *  - Every event is submitted once and runs once. Who wants it again submits it again.

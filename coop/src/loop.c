@@ -108,7 +108,7 @@ int coop_free(struct coop *coop)
 		return 0;
 	if (error && error != -ECHILD)
 		return error;
-	if (!error && coop->dispatching)
+	if (coop->dispatching)
 		return -EBUSY;
 	if (!error) {
 		(void)thread_hear(coop->thread, &unused, NO_EVIDENCE);
@@ -288,6 +288,9 @@ static void run_event(struct coop *coop, struct coop_event *event)
 {
 	take_out(coop, event);
 	event->callback(coop, event);
+	/* A child made in the callback must not go on in its parent's place: what it took out would be out for the parent, too. */
+	if (coop->forks != thread_forks)
+		coop->stopped = true;
 }
 
 /* Those that were submitted before the pass began: a timer that submits itself as due keeps nothing else from its turn. */
@@ -421,21 +424,20 @@ static int begin(struct coop *coop)
 	return 0;
 }
 
-static void end(struct coop *coop)
+static int end(struct coop *coop, int result)
 {
 	coop->dispatching = false;
+	if (coop->forks != thread_forks)
+		return -ECHILD;
 	prepare_for_outer_loop(coop);
+	return result;
 }
 
 int coop_dispatch(struct coop *coop, int64_t timeout_ns)
 {
-	int result = begin(coop);
+	const int error = begin(coop);
 
-	if (result)
-		return result;
-	result = dispatch(coop, timeout_ns);
-	end(coop);
-	return result;
+	return error ? error : end(coop, dispatch(coop, timeout_ns));
 }
 
 int coop_run(struct coop *coop)
@@ -446,8 +448,7 @@ int coop_run(struct coop *coop)
 		return result;
 	while (!coop->stopped && result >= 0)
 		result = dispatch(coop, -1);
-	end(coop);
-	return result < 0 ? result : 0;
+	return end(coop, result < 0 ? result : 0);
 }
 
 int coop_stop(struct coop *coop)

@@ -65,6 +65,11 @@ def test_a_child_starts_without_its_parents(case) -> None:
     case()
 
 
+def test_a_child_made_in_a_callback_leaves_the_loop(case) -> None:
+    """A child made in a callback runs no further event of the parent's: coop_run() gives it -ECHILD, and the parent runs all four."""
+    case()
+
+
 def test_fork_beside_threads(case) -> None:
     """Fifty forks while another thread works in the library: no child hangs on a lock that was taken when it was made."""
     case()

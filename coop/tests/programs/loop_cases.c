@@ -416,6 +416,42 @@ static void a_child_starts_without_its_parents(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
+static pid_t made_in_a_callback;
+
+static void make_a_child(struct coop *coop, struct coop_event *event)
+{
+	count(coop, event);
+	made_in_a_callback = fork();
+	if (made_in_a_callback == 0)
+		CHECK_EQ(coop_free(coop), -EBUSY);
+}
+
+static void a_child_made_in_a_callback_leaves_the_loop(void)
+{
+	struct coop *coop = new_coop();
+	struct coop_event first = timer_at(1, make_a_child, NULL), second = timer_at(2, count, NULL), work = best_effort_of(1, count, NULL), reader;
+	int ends[2], status = -1;
+
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(write(ends[1], "x", 1), 1);
+	reader = descriptor_of(ends[0], POLLIN, count, NULL);
+	struct coop_event *all[] = { &first, &second, &work, &reader };
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		CHECK_EQ(coop_submit(coop, all[i]), 0);
+	const int ended = coop_run(coop);
+	if (made_in_a_callback == 0) {
+		CHECK_EQ(ended, -ECHILD);
+		CHECK_EQ(calls, 1);
+		CHECK_EQ(coop_free(coop), 0);
+		exit(0);
+	}
+	CHECK_EQ(ended, -ENOENT);
+	CHECK_EQ(calls, 4);
+	CHECK_EQ(waitpid(made_in_a_callback, &status, 0), made_in_a_callback);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(coop_free(coop), 0);
+}
+
 static void fork_beside_threads(void)
 {
 	/* A fork while other threads are in the library finds no lock taken in the child. */
@@ -451,6 +487,7 @@ const struct test_case cases[] = {
 	{ "poll_leaves_the_loop_its_timers", poll_leaves_the_loop_its_timers },
 	{ "every_thread_has_its_own", every_thread_has_its_own },
 	{ "a_child_starts_without_its_parents", a_child_starts_without_its_parents },
+	{ "a_child_made_in_a_callback_leaves_the_loop", a_child_made_in_a_callback_leaves_the_loop },
 	{ "fork_beside_threads", fork_beside_threads },
 };
 const size_t case_count = ARRAY_SIZE(cases);
