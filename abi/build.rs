@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Turns `include/sched_abi.h` into Rust, so that no layout is typed twice, and its list of counters into a table of names.
+//! Turns the headers of `include/` into Rust, so that no layout is typed twice, and the list of counters into a table of names.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let header = "include/sched_abi.h";
-    println!("cargo:rerun-if-changed={header}");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let header = "include/sched_abi.h";
+    bind(header, "ll_.*", &out.join("sched_abi.rs"))?;
+    bind("include/coop_abi.h", "(coop|COOP)_.*", &out.join("coop_abi.rs"))?;
+    fs::write(out.join("stats.rs"), stats_table(&fs::read_to_string(header)?)?)?;
+    Ok(())
+}
 
+/// The types and constants of `header` whose names match `names`, as Rust in the file `twin`.
+fn bind(header: &str, names: &str, twin: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed={header}");
     bindgen::Builder::default()
         .header(header)
         // The layouts the BPF program sees are those of its own target.
         .clang_args(["-target", "bpf"])
-        .allowlist_type("ll_.*")
+        .allowlist_type(names)
+        .allowlist_var(names)
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)
         .derive_eq(true)
         .layout_tests(true)
         .generate()?
-        .write_to_file(out.join("sched_abi.rs"))?;
-
-    fs::write(out.join("stats.rs"), stats_table(&fs::read_to_string(header)?)?)?;
+        .write_to_file(twin)?;
     Ok(())
 }
 

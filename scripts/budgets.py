@@ -17,6 +17,7 @@ HEADER_LINES = 400
 README_LINES = 150
 C_COLUMNS = 150
 CODE = {".rs", ".c", ".h", ".py", ".sh"}
+PUBLIC_HEADERS = {("abi", "include"), ("coop", "include")}
 SPDX = re.compile(r"SPDX-License-Identifier: (GPL-2\.0-only|MIT)\b")
 
 
@@ -43,7 +44,12 @@ def limit_of(path: Path) -> int:
     """How many lines a file may have."""
     if path.name == "README.md":
         return README_LINES
-    return HEADER_LINES if path.parts[:2] == ("abi", "include") else FILE_LINES
+    return HEADER_LINES if path.parts[:2] in PUBLIC_HEADERS else FILE_LINES
+
+
+def licence_of(path: Path) -> str:
+    """What a file is under: libcoop, and the boundary it shares with the scheduler, so that anyone may link it."""
+    return "MIT" if path.parts[0] == "coop" or path.name == "coop_abi.h" else "GPL-2.0-only"
 
 
 def faults(path: Path, text: str) -> Iterator[str]:
@@ -52,8 +58,9 @@ def faults(path: Path, text: str) -> Iterator[str]:
     if (path.suffix in CODE or path.name == "README.md") and length > limit_of(path):
         yield f"{path}: {length} lines, at most {limit_of(path)}: split it where it has a second reason to change"
     script = text.startswith("#!")
-    if text and (path.suffix in CODE or script) and not SPDX.search("\n".join(text.splitlines()[:4])):
-        yield f"{path}: no SPDX-License-Identifier in its first lines: add GPL-2.0-only"
+    licence = SPDX.search("\n".join(text.splitlines()[:4]))
+    if text and (path.suffix in CODE or script) and (not licence or licence[1] != licence_of(path)):
+        yield f"{path}: no SPDX-License-Identifier in its first lines that says {licence_of(path)}: add it"
     for number, line in enumerate(text.splitlines(), 1) if path.suffix in (".c", ".h") else ():
         if len(line) > C_COLUMNS:
             yield f"{path}:{number}: {len(line)} columns, at most {C_COLUMNS}: break the line"

@@ -2,6 +2,7 @@
 //! Every byte layout and message that crosses a boundary of limelight, and nothing else.
 //!
 //! [`sched`] is the boundary between the BPF scheduler and the daemon, generated from `include/sched_abi.h`;
+//! [`coop`] the one between a cooperative process and both, generated from `include/coop_abi.h`;
 //! [`sense`] the messages of the per-login helper to the daemon.
 
 pub mod sense;
@@ -13,6 +14,12 @@ pub mod sched {
     include!(concat!(env!("OUT_DIR"), "/stats.rs"));
 }
 
+/// Pages and messages of cooperative processes: see `include/coop_abi.h` for the rules of both sides.
+#[allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
+pub mod coop {
+    include!(concat!(env!("OUT_DIR"), "/coop_abi.rs"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::sched::*;
@@ -22,5 +29,12 @@ mod tests {
     fn every_counter_has_a_name_and_a_description() {
         assert_eq!(STATS.len(), LL_NR_STATS as usize);
         assert!(STATS.iter().all(|(name, description)| !name.is_empty() && !description.is_empty()));
+    }
+    /// A page of 4096 bytes has room for a header and 31 threads, as the header promises.
+    #[test]
+    fn a_page_holds_31_threads() {
+        use super::coop::*;
+        assert_eq!(size_of::<coop_header>() + 31 * size_of::<coop_slot>(), 4096);
+        assert_eq!(COOP_SOCKET_PATH, b"/run/limelight/coop.sock\0");
     }
 }

@@ -45,3 +45,14 @@ def test_a_licence_is_asked_for():
     assert "SPDX" in next(faults(Path("a.py"), "pass\n"))
     assert "SPDX" in next(faults(Path("run"), "#!/bin/sh\n"))
     assert list(faults(Path("notes.md"), "words\n")) == []
+
+
+def test_the_library_for_applications_is_mit():
+    """Files of coop/ and the boundary it shares are MIT, all others GPL: a slip either way would keep programs from linking it, or give
+    the scheduler away. Its public header has the budget of a header."""
+    mit = "/* SPDX-License-Identifier: MIT */\n"
+    for name in ("coop/src/loop.c", "abi/include/coop_abi.h"):
+        assert list(faults(Path(name), mit)) == []
+        assert "says MIT" in next(faults(Path(name), mit.replace("MIT", "GPL-2.0-only")))
+    assert "says GPL-2.0-only" in next(faults(Path("sched/bpf/a.h"), mit))
+    assert "at most 400" in next(faults(Path("coop/include/coop.h"), mit + "\n" * 400))

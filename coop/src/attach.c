@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+/*
+ * How the process gets its page from limelight's daemon, and notices that the daemon has gone.
+ *
+ * The promise: a daemon that is absent, slow, restarted, of another version or hostile costs the program a few system calls a
+ * second, and nothing else. So nothing here waits (but attach_wait(), which coop_new() uses), nothing that comes over the socket
+ * is believed without a look, and what has ended is tried again.
+ *
+ * One process has one page. Threads move to a new one by themselves, and the last to leave the old one unmaps it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Where no daemon listens the next try comes soon: a connect() that fails takes some us. */
+#define RETRY_NS (1 * NS_PER_S)
+/* A daemon that refused, or that talks nonsense, will not soon do better. */
+#define REFUSED_RETRY_NS (60 * NS_PER_S)
+/* A daemon that is starved answers late. Looking costs one system call. */
+#define LOOK_NS (1 * NS_PER_MS)
+#define ANSWER_WITHIN_NS (5 * NS_PER_S)
+/* How long the end of a daemon can go unnoticed; calls that nobody answers tell sooner that there is no promise. */
+#define ALIVE_NS (100 * NS_PER_MS)
+
+_Atomic(u64) attach_next_ns;
+_Atomic(struct page *) attach_page;
+
+/* All under the lock. A thread that finds it taken goes on without: another one is looking. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int connection = -1;
+static u64 asked_ns;
+
+static void forget_page(void)
+{
+	struct page *page = atomic_exchange(&attach_page, NULL);
+
+	if (page)
+		attach_release(page);
+}
+
+static void hang_up(u64 next_ns)
+{
+	if (connection >= 0)
+		close(connection);
+	connection = -1;
+	forget_page();
+	atomic_store(&attach_next_ns, next_ns);
+}
+
+/*
+ * Where to ask; false where that is nowhere. A set-user-id program does not let its caller choose. Looked up once: other threads of
+ * the program may change the environment at any time.
+ */
+static bool find_daemon(struct sockaddr_un *found)
+{
+	static struct sockaddr_un address;
+	const char *path;
+
+	if (address.sun_family == AF_UNSPEC) {
+		path = secure_getenv("COOP_SOCKET");
+		if (!path)
+			path = COOP_SOCKET_PATH;
+		address.sun_family = AF_UNIX;
+		if (strlen(path) < sizeof(address.sun_path))
+			strcpy(address.sun_path, path);
+	}
+	*found = address;
+	return *address.sun_path;
+}
+
+static void ask(u64 now_ns)
+{
+	const struct coop_hello hello = { .magic = COOP_ABI_MAGIC, .version = COOP_ABI_VERSION };
+	struct sockaddr_un address;
+
+	if (!find_daemon(&address)) {
+		hang_up(COOP_NEVER);
+		return;
+	}
+	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	/* Not blocking: a full queue of a daemon that hangs is as good as no daemon. */
+	if (connection < 0 || connect(connection, (struct sockaddr *)&address, sizeof(address)) ||
+	    send(connection, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello)) {
+		hang_up(now_ns + RETRY_NS);
+		return;
+	}
+	asked_ns = now_ns;
+	atomic_store(&attach_next_ns, now_ns);
+}
+
+/* The one descriptor that came along; -1 where there is none, or more (which are closed). */
+static int take_descriptor(struct msghdr *message)
+{
+	int taken = -1;
+	size_t count = 0;
+
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(int) <= part->cmsg_len - CMSG_LEN(0); at += sizeof(int), count++) {
+			if (taken >= 0)
+				close(taken);
+			memcpy(&taken, CMSG_DATA(part) + at, sizeof(taken));
+		}
+	}
+	if (taken >= 0 && (count != 1 || message->msg_flags & MSG_CTRUNC)) {
+		close(taken);
+		taken = -1;
+	}
+	return taken;
+}
+
+/* A file that is, or becomes, shorter than the page would kill whoever reads behind its end; a map's size is checked by mmap(). */
+static bool is_safe_to_map(int fd, size_t bytes)
+{
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return false;
+	if (!S_ISREG(status.st_mode))
+		return true;
+	const int seals = fcntl(fd, F_GET_SEALS);
+	return status.st_size >= (off_t)bytes && seals >= 0 && seals & F_SEAL_SHRINK;
+}
+
+static bool is_page(const struct coop_header *header, u32 slots)
+{
+	return header->magic == COOP_ABI_MAGIC && header->version == COOP_ABI_VERSION && header->cell_bytes == COOP_CELL_BYTES &&
+	       header->slots == slots;
+}
+
+static struct page *map_page(int fd, u32 slots)
+{
+	const size_t bytes = ((size_t)slots + 1) * COOP_CELL_BYTES;
+	struct page *page;
+	void *cells;
+
+	if (!is_safe_to_map(fd, bytes))
+		return NULL;
+	cells = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (cells == MAP_FAILED)
+		return NULL;
+	page = malloc(sizeof(*page));
+	/* A child that wrote into its parent's slots would speak for the parent. */
+	if (!page || madvise(cells, bytes, MADV_DONTFORK) || !is_page(cells, slots)) {
+		free(page);
+		munmap(cells, bytes);
+		return NULL;
+	}
+	page->cells = cells;
+	page->bytes = bytes;
+	page->slots = slots;
+	atomic_init(&page->holders, 1);
+	return page;
+}
+
+static bool is_welcome(const struct coop_welcome *welcome, ssize_t got)
+{
+	return got == (ssize_t)sizeof(*welcome) && welcome->magic == COOP_ABI_MAGIC && welcome->version == COOP_ABI_VERSION &&
+	       welcome->error == 0 && welcome->slots >= 1 && welcome->slots <= COOP_MAX_SLOTS;
+}
+
+/* Takes the daemon's answer if it is there. */
+static void listen_for_page(u64 now_ns)
+{
+	/* Aligned as cmsghdr has to be; room for two, so that one too many is seen and not cut off. */
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr first;
+	} control;
+	struct coop_welcome welcome;
+	struct iovec part = { .iov_base = &welcome, .iov_len = sizeof(welcome) };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes),
+	};
+	const ssize_t got = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct page *page = NULL;
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR) && now_ns - asked_ns < ANSWER_WITHIN_NS) {
+		atomic_store(&attach_next_ns, now_ns + LOOK_NS);
+		return;
+	}
+	if (got <= 0) {
+		hang_up(now_ns + RETRY_NS);
+		return;
+	}
+	const int fd = take_descriptor(&message);
+	if (fd >= 0 && is_welcome(&welcome, got) && !(message.msg_flags & MSG_TRUNC))
+		page = map_page(fd, welcome.slots);
+	if (fd >= 0)
+		close(fd);
+	if (!page) {
+		hang_up(now_ns + REFUSED_RETRY_NS);
+		return;
+	}
+	atomic_store(&attach_page, page);
+	atomic_store(&attach_next_ns, now_ns + ALIVE_NS);
+}
+
+static void look_whether_alive(u64 now_ns)
+{
+	char byte;
+	const ssize_t got = recv(connection, &byte, sizeof(byte), MSG_DONTWAIT);
+
+	/* Version 1 knows no second message. One that comes is read away. */
+	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+		hang_up(now_ns);
+	else
+		atomic_store(&attach_next_ns, now_ns + ALIVE_NS);
+}
+
+static void step(u64 now_ns)
+{
+	if (now_ns < atomic_load(&attach_next_ns))
+		return;
+	if (connection < 0)
+		ask(now_ns);
+	else if (!atomic_load(&attach_page))
+		listen_for_page(now_ns);
+	else
+		look_whether_alive(now_ns);
+}
+
+void attach_step(u64 now_ns)
+{
+	if (pthread_mutex_trylock(&lock))
+		return;
+	step(now_ns);
+	pthread_mutex_unlock(&lock);
+}
+
+void attach_wait(int patience_ms)
+{
+	pthread_mutex_lock(&lock);
+	step(coop_now());
+	if (connection >= 0 && !atomic_load(&attach_page)) {
+		struct pollfd one = { .fd = connection, .events = POLLIN };
+
+		(void)poll(&one, 1, patience_ms);
+		atomic_store(&attach_next_ns, 0);
+		step(coop_now());
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+struct page *attach_hold(void)
+{
+	struct page *page;
+
+	if (pthread_mutex_trylock(&lock))
+		return NULL;
+	page = atomic_load(&attach_page);
+	if (page)
+		atomic_fetch_add(&page->holders, 1);
+	pthread_mutex_unlock(&lock);
+	return page;
+}
+
+void attach_release(struct page *page)
+{
+	if (atomic_fetch_sub(&page->holders, 1) != 1)
+		return;
+	munmap(page->cells, page->bytes);
+	free(page);
+}
+
+void attach_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void attach_in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* The mapping is not there (MADV_DONTFORK), and the connection is the parent's: the daemon must see the parent's end. */
+void attach_in_child(void)
+{
+	if (connection >= 0)
+		close(connection);
+	connection = -1;
+	free(atomic_exchange(&attach_page, NULL));
+	atomic_store(&attach_next_ns, 0);
+	pthread_mutex_unlock(&lock);
+}

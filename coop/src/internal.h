@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of libcoop know of each other: loop.c (the application scheduler, section 2) stands on thread.c (one
+ * thread's conversation with the scheduler, section 3.1), which stands on attach.c (how the process got its page).
+ */
+#ifndef COOP_INTERNAL_H
+#define COOP_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coop.h"
+#include "coop_abi.h"
+
+#define NS_PER_MS 1000000ULL
+#define NS_PER_S 1000000000ULL
+
+/* The page of this process: shared by its threads, unmapped by the last one to leave. */
+struct page {
+	struct coop_slot *cells;	/* cell 0 is the header */
+	size_t bytes;
+	u32 slots;
+	atomic_uint holders;
+};
+
+/* When attach_step() is next worth its system calls; any thread may look. */
+extern _Atomic(u64) attach_next_ns;
+/* The current page; only to be compared. attach_hold() is how to use it. */
+extern _Atomic(struct page *) attach_page;
+
+/* One step of getting or losing the page; never waits. */
+void attach_step(u64 now_ns);
+/* Steps until there is a page, or it is clear that there will be none, or `patience_ms` have passed. */
+void attach_wait(int patience_ms);
+/* The current page, held, or NULL. */
+struct page *attach_hold(void);
+void attach_release(struct page *page);
+/* Around fork(): the child starts without page and connection. */
+void attach_before_fork(void);
+void attach_in_parent(void);
+void attach_in_child(void);
+
+/* One thread's side of the conversation. */
+struct thread {
+	struct page *page;	/* held; NULL where there is none */
+	struct coop_slot *slot;	/* this thread's; NULL also where all were taken */
+	struct coop *loop;	/* its application scheduler */
+	u64 call;		/* of the last request */
+	u64 armed_ns;		/* what the timer is set to; 0: to nothing */
+	int timer_fd;		/* a timerfd, because those know no timer slack: other sleeps end up to 50 us late */
+	unsigned int missed;	/* evidence since the last answer that there is no scheduler */
+	enum coop_promise promise;
+};
+
+/* What a thread tells: COOP_NEVER where it has none. */
+struct wish {
+	u32 gid;
+	u64 release_ns;
+	u64 user_virtual_time;
+};
+
+/* What it is told: COOP_NEVER where there is none, or no scheduler. */
+struct advice {
+	u64 yield_by_ns;
+	u64 user_virtual_time;
+};
+
+/* How many fork()s lie between the first process and this one. */
+extern unsigned int thread_forks;
+
+/* The calling thread's, made on its first call; NULL with a negative errno in *error, which is otherwise left or set to 0. */
+struct thread *thread_self(int *error);
+/* The same if there is one. */
+struct thread *thread_known(void);
+/* Writes the request. The caller then gives up the CPU. */
+void thread_ask(struct thread *self, const struct wish *wish, enum coop_state state);
+/*
+ * What a missing answer says: a scheduler sees every sched_yield(), but not a sleep that was over before it began (so it takes
+ * two in a row), and nothing is known of what somebody else's loop did in between.
+ */
+enum evidence {
+	NO_EVIDENCE = 0,
+	HINT = 1,
+	PROOF = 2,
+};
+
+/* Reads the answer, and says that the thread runs. False where there is none. */
+bool thread_hear(struct thread *self, struct advice *advice, enum evidence evidence);
+/* Sets the timer to an absolute time; 0: to nothing. */
+void thread_arm(struct thread *self, u64 when_ns);
+/* What coop_new() and coop_free() do to the thread. */
+int thread_bind(struct coop *loop, struct thread **self);
+
+/* A queue of events by (key, order of submission): a binary heap whose events know their place. */
+struct node {
+	u64 key;
+	u64 order;
+	struct coop_event *event;
+};
+
+struct queue {
+	struct node *nodes;
+	size_t count, room;
+};
+
+/* -ENOMEM leaves the queue as it was. */
+int queue_push(struct queue *queue, struct coop_event *event, u64 key, u64 order);
+/* Takes out an event that is in this queue. */
+void queue_remove(struct queue *queue, struct coop_event *event);
+/* Key of the first; COOP_NEVER where it is empty. */
+u64 queue_first_key(const struct queue *queue);
+
+#endif /* COOP_INTERNAL_H */

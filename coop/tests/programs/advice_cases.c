@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+/* What the application scheduler makes of the scheduler's answers: the yields of section 3, and what no answer can spoil. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "scheduler.h"
+#include "testing.h"
+
+static int calls, timers_since_yield, begun_after_the_slice;
+static u64 slice_end_ns;
+
+static void count(struct coop *coop, struct coop_event *event)
+{
+	(void)coop;
+	(void)event;
+	calls++;
+}
+
+static void give_2_ms(void)
+{
+	/* It never yields early, and at most one event begins late: between the library's look at the clock and the event's. */
+	CHECK(coop_now() >= slice_end_ns);
+	CHECK(begun_after_the_slice <= 1);
+	begun_after_the_slice = 0;
+	slice_end_ns = coop_now() + 2 * MS;
+	answer_with(COOP_NEVER, slice_end_ns, COOP_NEVER, COOP_STANDING_GOOD);
+}
+
+static void piece(struct coop *coop, struct coop_event *event)
+{
+	begun_after_the_slice += coop_now() >= slice_end_ns;
+	burn(100 * US);
+	CHECK_EQ(yields == 20 ? coop_stop(coop) : coop_submit(coop, event), 0);
+}
+
+static void it_yields_at_the_end_of_the_slice(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event work = best_effort_of(1, piece, NULL);
+
+	yields = 0;
+	on_yield = give_2_ms;
+	CHECK_EQ(coop_submit(coop, &work), 0);
+	CHECK_EQ(coop_run(coop), 0);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void forget_timers(void)
+{
+	timers_since_yield = 0;
+}
+
+static void short_timer(struct coop *coop, struct coop_event *event)
+{
+	timers_since_yield++;
+	event->release = coop_now() + MS;
+	CHECK_EQ(coop_submit(coop, event), 0);
+}
+
+static void work_only_without_a_due_timer(struct coop *coop, struct coop_event *event)
+{
+	CHECK_EQ(timers_since_yield, 0);
+	burn(50 * US);
+	if (++calls == 200)
+		CHECK_EQ(coop_stop(coop), 0);
+	CHECK_EQ(coop_submit(coop, event), 0);
+}
+
+static void who_was_due_runs_its_timers_and_yields(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(1, short_timer, NULL), work = best_effort_of(1, work_only_without_a_due_timer, NULL);
+
+	on_yield = forget_timers;
+	yields = 0;
+	answer_with(0, 0, COOP_NEVER, COOP_STANDING_GOOD);
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(coop_submit(coop, &work), 0);
+	CHECK_EQ(coop_run(coop), 0);
+	/* Though the slice is always over: one event each time it was given the CPU without being due. */
+	CHECK(yields >= 200);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static int yields_at[11];
+
+static void note_yields(struct coop *coop, struct coop_event *event)
+{
+	(void)coop;
+	yields_at[event->user_virtual_time] = yields;
+}
+
+static void it_yields_to_more_important_work_of_its_group(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event work[11];
+
+	answer_with(COOP_NEVER, COOP_NEVER, 5, COOP_STANDING_GOOD);
+	CHECK_EQ(coop_set_group(coop, 77), 0);
+	for (u64 i = 1; i <= 10; i++) {
+		work[i] = best_effort_of(i, note_yields, NULL);
+		CHECK_EQ(coop_submit(coop, &work[i]), 0);
+	}
+	yields = 0;
+	CHECK_EQ(coop_run(coop), -ENOENT);
+	CHECK_EQ(last_request.gid, 77);
+	/* Those as important as the others' run in one go (but for the end of a period of 20 ms), the others one at a time. */
+	CHECK(yields_at[5] <= 2);
+	for (int i = 6; i <= 10; i++)
+		CHECK(yields_at[i] > yields_at[i - 1] || i == 6);
+	CHECK_EQ(last_request.user_virtual_time, 10);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+struct sleeper {
+	struct coop_slot *slot;
+	int wake_fd;
+};
+
+static void *answer_when_it_sleeps(void *data)
+{
+	const struct sleeper *sleeper = data;
+	struct coop_slot *slot = sleeper->slot;
+
+	while (__atomic_load_n(&slot->request.state, __ATOMIC_ACQUIRE) != COOP_STATE_SLEEPS)
+		usleep(100);
+	usleep(10000);
+	last_request = slot->request;
+	slot->answer.standing = COOP_STANDING_GOOD;
+	__atomic_store_n(&slot->answer.call, last_request.call, __ATOMIC_RELEASE);
+	CHECK_EQ(write(sleeper->wake_fd, "x", 1), 1);
+	return NULL;
+}
+
+static void it_tells_what_it_sleeps_for(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(coop_now() + 3600 * 1000 * MS, count, NULL), reader;
+	struct sleeper sleeper = { .slot = own_slot() };
+	pthread_t scheduler;
+	int ends[2];
+
+	CHECK_EQ(pipe(ends), 0);
+	sleeper.wake_fd = ends[1];
+	reader = descriptor_of(ends[0], POLLIN, stop_now, NULL);
+	yields = 0;
+	CHECK_EQ(pthread_create(&scheduler, NULL, answer_when_it_sleeps, &sleeper), 0);
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(coop_submit(coop, &reader), 0);
+	CHECK_EQ(coop_run(coop), 0);
+	pthread_join(scheduler, NULL);
+	CHECK_EQ(last_request.state, COOP_STATE_SLEEPS);
+	CHECK_EQ(last_request.release_ns, timer.release);
+	CHECK(last_request.user_virtual_time == COOP_ABI_NEVER);
+	CHECK_EQ(yields, 0);
+	CHECK_EQ(coop_promise(), COOP_PROMISE_KEPT);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void state_in_a_callback(struct coop *coop, struct coop_event *event)
+{
+	count(coop, event);
+	CHECK_EQ(own_slot()->request.state, COOP_STATE_RUNS);
+}
+
+static void anothers_loop_sleeps_cooperatively(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(coop_now() + 3600 * 1000 * MS, state_in_a_callback, NULL), sooner, work;
+	struct coop_slot *slot = own_slot();
+
+	CHECK_EQ(slot->request.state, COOP_STATE_RUNS);
+	CHECK(coop_get_fd(coop) >= 0);
+	CHECK_EQ(slot->request.state, COOP_STATE_SLEEPS);
+	CHECK(slot->request.release_ns == COOP_ABI_NEVER);
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(slot->request.release_ns, timer.release);
+	sooner = timer_at(1, state_in_a_callback, NULL);
+	CHECK_EQ(coop_submit(coop, &sooner), 0);
+	CHECK_EQ(slot->request.release_ns, 1);
+	CHECK_EQ(slot->request.state, COOP_STATE_SLEEPS);
+	/* The scheduler answered while the other loop slept: there is time, so nothing is yielded. */
+	slot->answer = (struct coop_answer){ .call = slot->request.call, .release_ns = COOP_NEVER, .slice_end_ns = COOP_NEVER,
+					     .user_virtual_time = COOP_NEVER };
+	yields = 0;
+	CHECK_EQ(coop_dispatch(coop, 0), 1);
+	CHECK_EQ(yields, 0);
+	CHECK_EQ(coop_promise(), COOP_PROMISE_KEPT);
+	CHECK_EQ(slot->request.state, COOP_STATE_SLEEPS);
+	CHECK_EQ(slot->request.release_ns, timer.release);
+	/* With best-effort work it will not sleep. */
+	work = best_effort_of(1, state_in_a_callback, NULL);
+	CHECK_EQ(coop_submit(coop, &work), 0);
+	CHECK_EQ(slot->request.state, COOP_STATE_RUNS);
+	CHECK_EQ(coop_dispatch(coop, 0), 1);
+	CHECK_EQ(slot->request.state, COOP_STATE_SLEEPS);
+	CHECK_EQ(calls, 2);
+	CHECK_EQ(coop_free(coop), 0);
+	CHECK_EQ(slot->request.state, COOP_STATE_RUNS);
+	server_stop(server);
+}
+
+static void without_a_scheduler_due_timers_yield_to_nobody(void)
+{
+	struct coop *coop = new_coop();
+	struct coop_event timer = timer_at(1, count, NULL), work = best_effort_of(1, count, NULL);
+
+	/* In coop_run(), and beside another loop; the period of 20 ms is over each time. */
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(coop_run(coop), -ENOENT);
+	CHECK_EQ(yields, 0);
+	CHECK(coop_get_fd(coop) >= 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(coop_submit(coop, &timer), 0);
+		usleep(30000);
+		CHECK_EQ(coop_dispatch(coop, 0), 1);
+		CHECK_EQ(yields, 0);
+	}
+	CHECK_EQ(coop_submit(coop, &work), 0);
+	usleep(30000);
+	CHECK_EQ(coop_dispatch(coop, 0), 1);
+	CHECK_EQ(yields, 1);
+	CHECK_EQ(coop_promise(), COOP_PROMISE_NONE);
+	CHECK_EQ(coop_free(coop), 0);
+}
+
+#define MANY 200
+#define ROUNDS 5
+static int rounds[MANY];
+
+static void one_round(struct coop *coop, struct coop_event *event)
+{
+	int *done = event->user;
+
+	burn(5 * US);
+	calls++;
+	if (++*done < ROUNDS)
+		CHECK_EQ(coop_submit(coop, event), 0);
+}
+
+static u64 last_release;
+
+static void in_time(struct coop *coop, struct coop_event *event)
+{
+	count(coop, event);
+	CHECK(coop_now() >= event->release);
+	CHECK(event->release >= last_release);
+	last_release = event->release;
+}
+
+static void read_one(struct coop *coop, struct coop_event *event)
+{
+	char byte;
+
+	CHECK_EQ(event->revents & POLLIN, POLLIN);
+	CHECK_EQ(read(event->fd, &byte, 1), 1);
+	calls++;
+	if (byte != 'z')
+		CHECK_EQ(coop_submit(coop, event), 0);
+}
+
+static u64 any_value(void)
+{
+	const u64 values[] = { 0, 1, COOP_NEVER, COOP_NEVER - 1, coop_now(), coop_now() + MS, coop_now() - MS, 1ull << 63, next_random() };
+
+	return values[next_random() % ARRAY_SIZE(values)];
+}
+
+static void answer_anything(void)
+{
+	answer_with(any_value(), any_value(), any_value(), (u32)next_random());
+}
+
+static atomic_bool scribble_on;
+
+/* Writes over the whole page: header, tids, requests and answers. */
+static void *scribble(void *data)
+{
+	volatile u64 *words = (volatile u64 *)shared;
+
+	while (scribble_on) {
+		for (size_t i = 0; i < 32 * COOP_CELL_BYTES / sizeof(u64); i++)
+			words[i] = next_random();
+		usleep(50);
+	}
+	return data;
+}
+
+static void no_answer_loses_an_event(bool is_scribbled)
+{
+	static struct coop_event timers[MANY], work[MANY];
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event reader;
+	pthread_t vandal;
+	int ends[2];
+
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(write(ends[1], "abcdefgz", 8), 8);
+	reader = descriptor_of(ends[0], POLLIN, read_one, NULL);
+	CHECK_EQ(coop_submit(coop, &reader), 0);
+	for (size_t i = 0; i < MANY; i++) {
+		work[i] = best_effort_of(next_random() % 100, one_round, &rounds[i]);
+		timers[i] = timer_at(coop_now() + next_random() % (30 * MS), in_time, NULL);
+		CHECK_EQ(coop_submit(coop, &work[i]), 0);
+		CHECK_EQ(coop_submit(coop, &timers[i]), 0);
+	}
+	on_yield = answer_anything;
+	scribble_on = is_scribbled;
+	if (is_scribbled)
+		CHECK_EQ(pthread_create(&vandal, NULL, scribble, NULL), 0);
+	CHECK_EQ(coop_run(coop), -ENOENT);
+	CHECK_EQ(calls, MANY * ROUNDS + MANY + 8);
+	scribble_on = false;
+	if (is_scribbled)
+		pthread_join(vandal, NULL);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void hostile_answers_lose_no_event(void)
+{
+	no_answer_loses_an_event(false);
+}
+
+static void a_scribbled_page_loses_no_event(void)
+{
+	no_answer_loses_an_event(true);
+}
+
+const struct test_case cases[] = {
+	{ "it_yields_at_the_end_of_the_slice", it_yields_at_the_end_of_the_slice },
+	{ "who_was_due_runs_its_timers_and_yields", who_was_due_runs_its_timers_and_yields },
+	{ "it_yields_to_more_important_work_of_its_group", it_yields_to_more_important_work_of_its_group },
+	{ "it_tells_what_it_sleeps_for", it_tells_what_it_sleeps_for },
+	{ "anothers_loop_sleeps_cooperatively", anothers_loop_sleeps_cooperatively },
+	{ "without_a_scheduler_due_timers_yield_to_nobody", without_a_scheduler_due_timers_yield_to_nobody },
+	{ "hostile_answers_lose_no_event", hostile_answers_lose_no_event },
+	{ "a_scribbled_page_loses_no_event", a_scribbled_page_loses_no_event },
+};
+const size_t case_count = ARRAY_SIZE(cases);

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+/* The client's side of the page: the conversation, its beginning and its end, and who is refused. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "scheduler.h"
+#include "testing.h"
+
+static void a_call_is_a_request_and_an_answer(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(7000, NULL, NULL), work = best_effort_of(40, NULL, NULL);
+	const struct coop_hello hello = server_hello(server);
+
+	CHECK_EQ(hello.magic, COOP_ABI_MAGIC);
+	CHECK_EQ(hello.version, COOP_ABI_VERSION);
+	answer_with(1111, 2222, 33, COOP_STANDING_GOOD);
+	CHECK_EQ(coop_poll(9, &timer, &work), 0);
+	CHECK_EQ(coop_promise(), COOP_PROMISE_KEPT);
+	CHECK_EQ(last_request.tid, syscall(SYS_gettid));
+	CHECK_EQ(last_request.gid, 9);
+	CHECK_EQ(last_request.release_ns, 7000);
+	CHECK_EQ(last_request.user_virtual_time, 40);
+	const u64 first = last_request.call;
+	/* When to call again is whatever comes first. */
+	CHECK_EQ(timer.release, 1111);
+	CHECK_EQ(work.user_virtual_time, 33);
+	CHECK_EQ(own_slot()->request.state, COOP_STATE_RUNS);
+	answer_with(1111, 222, COOP_NEVER, COOP_STANDING_GOOD);
+	timer.release = 5;
+	CHECK_EQ(coop_poll(0, &timer, NULL), 0);
+	CHECK_EQ(timer.release, 222);
+	CHECK_EQ(last_request.call, first + 1);
+	CHECK_EQ(last_request.gid, 0);
+	CHECK(last_request.user_virtual_time == COOP_ABI_NEVER);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static atomic_bool sleepers_come;
+
+/* Answers every call while it is slept on. */
+static void *answer_sleepers(void *data)
+{
+	struct coop_slot *slot = data;
+
+	while (sleepers_come) {
+		usleep(1000);
+		if (__atomic_load_n(&slot->request.state, __ATOMIC_ACQUIRE) != COOP_STATE_SLEEPS)
+			continue;
+		last_request = slot->request;
+		slot->answer.release_ns = 4711;
+		slot->answer.slice_end_ns = COOP_NEVER;
+		slot->answer.user_virtual_time = 12;
+		__atomic_store_n(&slot->answer.call, last_request.call, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void a_sleeper_is_answered_too(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(COOP_NEVER, NULL, NULL), none;
+	pthread_t scheduler;
+	uint64_t release = 0;
+
+	sleepers_come = true;
+	CHECK_EQ(pthread_create(&scheduler, NULL, answer_sleepers, own_slot()), 0);
+	/* On a busy machine the answer may be late for some. */
+	for (int tries = 0; timer.release == COOP_NEVER && tries < 50; tries++) {
+		release = coop_now() + 100 * MS;
+		timer.release = release;
+		none = best_effort_of(COOP_NEVER, NULL, NULL);
+		CHECK_EQ(coop_poll(3, &timer, &none), 0);
+		CHECK(coop_now() >= release);
+		CHECK_EQ(own_slot()->request.state, COOP_STATE_RUNS);
+	}
+	sleepers_come = false;
+	pthread_join(scheduler, NULL);
+	CHECK_EQ(last_request.state, COOP_STATE_SLEEPS);
+	CHECK_EQ(last_request.release_ns, release);
+	CHECK_EQ(last_request.gid, 3);
+	CHECK_EQ(timer.release, 4711);
+	CHECK_EQ(none.user_virtual_time, 12);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void the_promise_is_what_the_scheduler_says(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(0, NULL, NULL);
+
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	for (u32 reason = COOP_DEMOTED_OVERRAN; reason <= COOP_DEMOTED_AHEAD; reason <<= 1) {
+		answer_with(COOP_NEVER, COOP_NEVER, COOP_NEVER, reason);
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_DEMOTED);
+		answer_with(COOP_NEVER, COOP_NEVER, COOP_NEVER, COOP_STANDING_GOOD);
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	}
+	/* A yield that nobody answered is proof; of sleeps it takes two. */
+	scheduler_is_there = false;
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	scheduler_is_there = true;
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	for (int sleeps = 1; sleeps <= 2; sleeps++) {
+		timer.release = coop_now() + MS;
+		CHECK_EQ(coop_poll(0, &timer, NULL), 0);
+		CHECK(timer.release == COOP_NEVER);
+		CHECK_EQ(coop_promise(), sleeps == 1 ? COOP_PROMISE_KEPT : COOP_PROMISE_NONE);
+	}
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void the_daemon_dies_and_another_one_comes(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+
+	server_stop(server);
+	/* Though this scheduler would still answer: the end of the connection is enough, and is seen within 100 ms. */
+	usleep(150000);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	server = begin();
+	wait_until_kept(server);
+	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void is_refused(const char *what, const struct server_faults *faults)
+{
+	struct server *server = server_start(faults);
+	struct coop *coop = new_coop();
+	struct coop_event timer = timer_at(coop_now() + 2 * MS, stop_now, NULL);
+
+	fprintf(stderr, "%s\n", what);
+	while (server_asked(server) == 0)
+		usleep(1000);
+	shared = server_page(server);
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		usleep(1000);
+	}
+	CHECK(!own_slot());
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(coop_run(coop), 0);
+	CHECK(coop_now() >= timer.release);
+	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+/* Each in a process of its own, because one that was refused does not soon ask again. */
+static void what_is_wrong_is_refused(void)
+{
+	const struct {
+		const char *what;
+		struct server_faults faults;
+	} wrong[] = {
+		{ "another version", { .version = COOP_ABI_VERSION + 1 } },
+		{ "an error", { .error = -EDQUOT } },
+		{ "no welcome at all", { .magic = 42 } },
+		{ "more slots than any page has", { .slots = COOP_MAX_SLOTS + 1 } },
+		{ "4,294,967,295 slots", { .slots = 0xffffffff, .page_bytes = 4096 } },
+		{ "a short message", { .message_bytes = sizeof(struct coop_welcome) - 1 } },
+		{ "a long message", { .message_bytes = sizeof(struct coop_welcome) + 1 } },
+		{ "no page", { .descriptors = -1 } },
+		{ "two pages", { .descriptors = 1 } },
+		{ "seven pages", { .descriptors = 6 } },
+		{ "a short page", { .page_bytes = 4095 } },
+		{ "a page of one byte", { .page_bytes = 1 + COOP_CELL_BYTES } },
+		{ "a page that can become short", { .is_unsealed = true } },
+		{ "a header of something else", { .header_magic = 1 } },
+		{ "a header of another version", { .header_version = 2 } },
+		{ "cells of another size", { .header_cell_bytes = 64 } },
+		{ "a header with other slots", { .header_slots = 30 } },
+	};
+	const int before = open_descriptors();
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		int status = -1;
+		const pid_t child = fork();
+
+		if (child == 0) {
+			is_refused(wrong[i].what, &wrong[i].faults);
+			/* Nothing that came along stays open: only this thread's timer. */
+			CHECK_EQ(open_descriptors(), before + 1);
+			exit(0);
+		}
+		CHECK_EQ(waitpid(child, &status, 0), child);
+		CHECK_EQ(status, 0);
+	}
+}
+
+static void a_daemon_that_hangs_up_is_asked_again(void)
+{
+	struct server *server = server_start(&(struct server_faults){ .hangs_up = true });
+	const uint64_t end = coop_now() + 20 * 1000 * MS;
+	struct coop *coop = new_coop();
+
+	while (server_asked(server) < 2) {
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		CHECK(coop_now() < end);
+		usleep(20000);
+	}
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void a_silent_daemon_is_not_waited_for(void)
+{
+	struct server *server = server_start(&(struct server_faults){ .is_silent = true });
+	uint64_t begin_ns = coop_now();
+	struct coop *coop = new_coop();
+	struct coop_event work = best_effort_of(1, stop_now, NULL);
+
+	CHECK(coop_now() >= begin_ns + 10 * MS);
+	/* Of 1,000 calls, each waiting for the daemon as long as the first, would be 10 s. */
+	begin_ns = coop_now();
+	for (int i = 0; i < 1000; i++) {
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		CHECK_EQ(coop_submit(coop, &work), 0);
+		CHECK_EQ(coop_run(coop), 0);
+	}
+	CHECK(coop_now() - begin_ns < 2000 * MS);
+	while (server_asked(server) == 0)
+		usleep(1000);
+	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void a_late_page_is_taken(void)
+{
+	struct server *server = server_start(&(struct server_faults){ .delay_ms = 300 });
+	struct coop *coop = new_coop();
+
+	scheduler_is_there = true;
+	answer_with(COOP_NEVER, COOP_NEVER, COOP_NEVER, COOP_STANDING_GOOD);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	wait_until_kept(server);
+	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+static void the_child_has_no_page(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_slot *slot;
+	int status = -1;
+
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	slot = own_slot();
+	const struct coop_slot before = *slot;
+	const int open = open_descriptors();
+	const pid_t child = fork();
+	if (child == 0) {
+		/* Neither the mapping nor the connection: only the copy of the epoll descriptor, which coop_free() closes. */
+		CHECK(system("grep -q coop-page /proc/$PPID/maps") != 0);
+		shared = NULL;
+		CHECK_EQ(coop_promise(), COOP_PROMISE_NONE);
+		CHECK_EQ(open_descriptors(), open - 2);
+		CHECK_EQ(coop_free(coop), 0);
+		CHECK_EQ(open_descriptors(), open - 3);
+		/* It asks for a page of its own. */
+		coop = new_coop();
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		CHECK_EQ(coop_free(coop), 0);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(memcmp(&before, slot, sizeof(before)), 0);
+	while (server_asked(server) < 2)
+		usleep(1000);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+#define CROWD 40
+static pthread_barrier_t all_have_called, all_were_counted;
+
+static void *one_of_a_crowd(void *data)
+{
+	struct coop_event work = best_effort_of(1, NULL, NULL);
+
+	CHECK_EQ(coop_poll(0, NULL, &work), 0);
+	CHECK_EQ(coop_poll(0, NULL, &work), -EINVAL);
+	pthread_barrier_wait(&all_have_called);
+	pthread_barrier_wait(&all_were_counted);
+	return data;
+}
+
+static int slots_taken(void)
+{
+	int taken = 0;
+
+	for (int i = 1; i <= 31; i++) {
+		taken += shared[i].request.tid != 0;
+		for (int j = 1; j < i; j++)
+			CHECK(!shared[i].request.tid || shared[i].request.tid != shared[j].request.tid);
+	}
+	return taken;
+}
+
+static void more_threads_than_slots(void)
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	pthread_t crowd[CROWD];
+
+	scheduler_is_there = false;
+	CHECK_EQ(slots_taken(), 1);
+	for (int round = 0; round < 3; round++) {
+		pthread_barrier_init(&all_have_called, NULL, CROWD + 1);
+		pthread_barrier_init(&all_were_counted, NULL, CROWD + 1);
+		for (int i = 0; i < CROWD; i++)
+			CHECK_EQ(pthread_create(&crowd[i], NULL, one_of_a_crowd, NULL), 0);
+		pthread_barrier_wait(&all_have_called);
+		/* Who found the lock taken at its only call has none; nobody has another's. */
+		CHECK(slots_taken() <= 31 && slots_taken() >= 2);
+		pthread_barrier_wait(&all_were_counted);
+		for (int i = 0; i < CROWD; i++)
+			pthread_join(crowd[i], NULL);
+		CHECK_EQ(slots_taken(), 1);
+	}
+	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+const struct test_case cases[] = {
+	{ "a_call_is_a_request_and_an_answer", a_call_is_a_request_and_an_answer },
+	{ "a_sleeper_is_answered_too", a_sleeper_is_answered_too },
+	{ "the_promise_is_what_the_scheduler_says", the_promise_is_what_the_scheduler_says },
+	{ "the_daemon_dies_and_another_one_comes", the_daemon_dies_and_another_one_comes },
+	{ "what_is_wrong_is_refused", what_is_wrong_is_refused },
+	{ "a_daemon_that_hangs_up_is_asked_again", a_daemon_that_hangs_up_is_asked_again },
+	{ "a_silent_daemon_is_not_waited_for", a_silent_daemon_is_not_waited_for },
+	{ "a_late_page_is_taken", a_late_page_is_taken },
+	{ "the_child_has_no_page", the_child_has_no_page },
+	{ "more_threads_than_slots", more_threads_than_slots },
+};
+const size_t case_count = ARRAY_SIZE(cases);

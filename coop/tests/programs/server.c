@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#include "server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+#define MAX_CONNECTIONS 64
+#define MAX_DESCRIPTORS 8
+
+struct server {
+	struct server_faults faults;
+	char path[64];
+	int listener, end[2];
+	int connections[MAX_CONNECTIONS];
+	int asked;
+	struct coop_slot *page;
+	struct coop_hello hello;
+	pthread_mutex_t lock;
+	pthread_t thread;
+};
+
+static u32 or_else(u32 wrong, u32 right)
+{
+	return wrong ? wrong : right;
+}
+
+/* A page as a file in memory, with its header. */
+static int make_page(struct server *server)
+{
+	const struct server_faults *faults = &server->faults;
+	const u32 slots = or_else(faults->slots, 31);
+	const off_t bytes = faults->page_bytes ? faults->page_bytes : (off_t)(slots + 1) * COOP_CELL_BYTES;
+	const struct coop_header header = {
+		.magic = or_else(faults->header_magic, COOP_ABI_MAGIC),
+		.version = or_else(faults->header_version, COOP_ABI_VERSION),
+		.cell_bytes = or_else(faults->header_cell_bytes, COOP_CELL_BYTES),
+		.slots = or_else(faults->header_slots, slots),
+	};
+	const int fd = memfd_create("coop-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ftruncate(fd, bytes), 0);
+	CHECK_EQ(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+	if (!faults->is_unsealed)
+		CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	server->page = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(server->page != MAP_FAILED);
+	/* So that a page in a child is the library's doing. */
+	CHECK_EQ(madvise(server->page, (size_t)bytes, MADV_DONTFORK), 0);
+	return fd;
+}
+
+static void answer(struct server *server, int connection)
+{
+	const struct server_faults *faults = &server->faults;
+	const size_t count = (size_t)(1 + faults->descriptors);
+	union {
+		char bytes[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))];
+		struct cmsghdr first;
+	} control = { 0 };
+	struct coop_welcome welcome[2] = { {
+		.magic = or_else(faults->magic, COOP_ABI_MAGIC),
+		.version = or_else(faults->version, COOP_ABI_VERSION),
+		.error = faults->error,
+		.slots = or_else(faults->slots, 31),
+	} };
+	struct iovec part = { .iov_base = welcome, .iov_len = faults->message_bytes ? faults->message_bytes : sizeof(welcome[0]) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	const int page = make_page(server);
+	int all[MAX_DESCRIPTORS];
+
+	for (size_t i = 0; i < MAX_DESCRIPTORS; i++)
+		all[i] = page;
+	if (count) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		control.first = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(count * sizeof(int)) };
+		memcpy(CMSG_DATA(&control.first), all, count * sizeof(int));
+	}
+	usleep((useconds_t)faults->delay_ms * 1000);
+	(void)sendmsg(connection, &message, MSG_NOSIGNAL);
+	close(page);
+}
+
+static void greet(struct server *server)
+{
+	const int connection = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+
+	CHECK(connection >= 0);
+	pthread_mutex_lock(&server->lock);
+	CHECK(server->asked < MAX_CONNECTIONS);
+	server->connections[server->asked] = -1;
+	CHECK_EQ(recv(connection, &server->hello, sizeof(server->hello), 0), sizeof(server->hello));
+	if (server->faults.hangs_up) {
+		close(connection);
+	} else {
+		server->connections[server->asked] = connection;
+		if (!server->faults.is_silent)
+			answer(server, connection);
+	}
+	server->asked++;
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void *serve(void *data)
+{
+	struct server *server = data;
+	struct pollfd both[] = { { .fd = server->listener, .events = POLLIN }, { .fd = server->end[0], .events = POLLIN } };
+
+	while (poll(both, 2, -1) > 0 && !both[1].revents)
+		greet(server);
+	return NULL;
+}
+
+struct server *server_start(const struct server_faults *faults)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	CHECK(server != NULL);
+	server->faults = *faults;
+	pthread_mutex_init(&server->lock, NULL);
+	snprintf(server->path, sizeof(server->path), "/tmp/coop-test.%d", (int)getpid());
+	unlink(server->path);
+	strcpy(address.sun_path, server->path);
+	server->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK_EQ(bind(server->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	CHECK_EQ(listen(server->listener, 8), 0);
+	CHECK_EQ(pipe2(server->end, O_CLOEXEC), 0);
+	CHECK_EQ(setenv("COOP_SOCKET", server->path, 1), 0);
+	CHECK_EQ(pthread_create(&server->thread, NULL, serve, server), 0);
+	return server;
+}
+
+void server_stop(struct server *server)
+{
+	CHECK_EQ(write(server->end[1], "x", 1), 1);
+	pthread_join(server->thread, NULL);
+	close(server->listener);
+	unlink(server->path);
+	for (int i = 0; i < server->asked; i++)
+		if (server->connections[i] >= 0)
+			close(server->connections[i]);
+	close(server->end[0]);
+	close(server->end[1]);
+	free(server);
+}
+
+int server_asked(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	const int asked = server->asked;
+	pthread_mutex_unlock(&server->lock);
+	return asked;
+}
+
+struct coop_slot *server_page(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	struct coop_slot *page = server->page;
+	pthread_mutex_unlock(&server->lock);
+	return page;
+}
+
+struct coop_hello server_hello(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	const struct coop_hello hello = server->hello;
+	pthread_mutex_unlock(&server->lock);
+	return hello;
+}
