@@ -169,6 +169,7 @@ def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> t
     x.adopt(desk.x_server())
     player = film(size)
     time.sleep(WARM_UP_S)
+    player.group.read_in()
     background = desk.start_load(load, count, seed)
     try:
         rewind()
@@ -176,10 +177,12 @@ def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> t
         eye, out = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
         groups = {"player": player.group, "x": x, **({"load": background} if background else {})}
         before = {name: group.cpu_s() for name, group in groups.items()}
+        disk_before = player.group.disk_reads()
         began = time.monotonic()
         seen = desk.person_result(eye, out)
         elapsed = time.monotonic() - began
         shares = {name: 100 * (group.cpu_s() - before[name]) / elapsed for name, group in groups.items()}
+        disk_reads = player.group.disk_reads() - disk_before
         trace = recorder.result()
     finally:
         if background:
@@ -196,6 +199,7 @@ def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> t
         "x_cpu_pct": shares["x"],
         "film_cpu_pct": shares["player"] + shares["x"],
         "load_cpu_pct": shares.get("load", 0.0),
+        "player_disk_reads": disk_reads,
     }
     return metrics, {
         "dispatch": desk.trace_series(trace, "player", "dispatch"),
