@@ -194,15 +194,19 @@ static void run(struct client *client, const struct options *options)
 		{ .fd = ConnectionNumber(client->display), .events = POLLIN },
 		{ .fd = -1, .events = POLLIN },
 	};
+	const struct timespec at_once = { 0 };
+	sigset_t none;
 	uint64_t due_ns = 0;
 
+	sigemptyset(&none);
 	if (options->period_ns)
 		sources[1].fd = start_period(options, &due_ns);
 	while (!stop) {
 		take_events(client, options);
 		if (options->spin)
 			burn_cpu_ns(NS_PER_MS);
-		if (poll(sources, 2, options->spin ? 0 : -1) < 0 && errno != EINTR)
+		/* The signal that ends it comes in here only: between a look at `stop` and a wait it would be lost. */
+		if (ppoll(sources, 2, options->spin ? &at_once : NULL, &none) < 0 && errno != EINTR)
 			die_errno("cannot wait for the X server");
 		if (sources[0].revents & (POLLHUP | POLLERR))
 			die_usage("the X server went away");
@@ -216,7 +220,11 @@ int main(int argc, char **argv)
 	const struct options options = parse(argc, argv);
 	const struct sigaction action = { .sa_handler = on_stop };
 	struct client client = { 0 };
+	sigset_t stopping;
 
+	sigemptyset(&stopping);
+	sigaddset(&stopping, SIGTERM);
+	sigprocmask(SIG_BLOCK, &stopping, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	open_window(&client, &options);
 	run(&client, &options);
