@@ -51,8 +51,8 @@ def _row(rows: list[Row], panel: Panel, scheduler: str, load: str) -> Row | None
 
 
 def _schedulers(rows: list[Row]) -> list[str]:
-    """limelight last: what it stands beside is read first."""
-    found = dict.fromkeys(plots.label(row) for row in rows if row.cpus == CPUS)
+    """limelight last: what it stands beside is read first. `fifo` is a yardstick that nobody can use."""
+    found = dict.fromkeys(plots.label(row) for row in rows if row.cpus == CPUS and row.scheduler != "fifo")
     return sorted(found, key=lambda name: (name == "limelight", list(found).index(name)))
 
 
