@@ -3,6 +3,7 @@
 //!
 //! Anybody may ask; whom they see depends on the kernel's word for who they are (`SO_PEERCRED`).
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -33,11 +34,14 @@ const MAX_CLIENTS_PER_USER: usize = 8;
 const KEPT_FOR_ROOT: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Answers in a second to all users but root: where 16,000 processes are rated each may take 50 ms of a CPU, and the loop some of that.
+/// Answers in a second to all users but root, and to one of them: where 16,000 processes are rated each may take 50 ms of a CPU, and the
+/// loop some of that.
 const MAX_ANSWERS_PER_SECOND: u32 = 10;
+const MAX_ANSWERS_PER_USER: u32 = 4;
 
 /// What the next one is told.
-const ASKED_TOO_OFTEN: &str = "the daemon is asked too often by users who are not root; try again in a second";
+const ASKED_TOO_OFTEN: &str =
+    "the daemon is asked too often by you, or by all users who are not root; try again in a second";
 
 /// How long `limelight status` waits for a daemon that may be starved: to be let in, and then to be answered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -46,7 +50,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,
-    answered: u32,
+    /// By user, since `counted_since`.
+    answered: BTreeMap<u32, u32>,
     counted_since: Instant,
 }
 
@@ -81,7 +86,7 @@ impl Control {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        Ok(Self { listener, clients: Vec::new(), answered: 0, counted_since: Instant::now() })
+        Ok(Self { listener, clients: Vec::new(), answered: BTreeMap::new(), counted_since: Instant::now() })
     }
 
     /// What to poll.
@@ -97,7 +102,8 @@ impl Control {
             self.admit(stream);
         }
         if self.counted_since.elapsed() >= Duration::from_secs(1) {
-            (self.answered, self.counted_since) = (0, Instant::now());
+            self.answered.clear();
+            self.counted_since = Instant::now();
         }
         let mut index = 0;
         while let Some(client) = self.clients.get_mut(index) {
@@ -106,16 +112,29 @@ impl Control {
                 Ok(false) | Err(_) => drop(self.clients.remove(index)),
                 Ok(true) => {
                     let client = self.clients.remove(index);
-                    self.answered += u32::from(client.uid != 0);
-                    let too_often = client.uid != 0 && self.answered > MAX_ANSWERS_PER_SECOND;
+                    let may_ask = self.may_ask(client.uid);
                     match serde_json::from_slice(&client.line) {
-                        _ if too_often => refuse(&client.stream, ASKED_TOO_OFTEN),
+                        _ if !may_ask => refuse(&client.stream, ASKED_TOO_OFTEN),
                         Ok(request) => ask(request, client.uid, client.stream),
                         Err(error) => refuse(&client.stream, &format!("not a request: {error}")),
                     }
                 }
             }
         }
+    }
+
+    /// Is one more answer due to `uid` in this second? Then it is counted; what is refused is not, or one user could refuse all others.
+    fn may_ask(&mut self, uid: u32) -> bool {
+        let all: u32 = self.answered.values().sum();
+        let own = self.answered.get(&uid).copied().unwrap_or(0);
+        if uid == 0 {
+            return true;
+        }
+        if own >= MAX_ANSWERS_PER_USER || all >= MAX_ANSWERS_PER_SECOND {
+            return false;
+        }
+        self.answered.insert(uid, own + 1);
+        true
     }
 
     /// Is there room for one more of `uid`? Some is root's alone, and one user has a few places only.
@@ -306,7 +325,10 @@ mod tests {
             text.contains("too often")
         };
         let refused: Vec<bool> = (0..=MAX_ANSWERS_PER_SECOND).map(|_| asked(1000)).collect();
-        assert_eq!(refused.iter().filter(|refused| **refused).count(), 1, "{refused:?}");
+        assert_eq!(refused.iter().filter(|refused| !**refused).count() as u32, MAX_ANSWERS_PER_USER, "{refused:?}");
+        assert!(!asked(1001), "another user");
+        let all = (1002..1020).filter(|uid| !asked(*uid)).count() as u32;
+        assert_eq!(all, MAX_ANSWERS_PER_SECOND - MAX_ANSWERS_PER_USER - 1, "all users together");
         assert!(!asked(0), "root");
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }

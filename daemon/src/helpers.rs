@@ -77,7 +77,8 @@ impl Helpers {
         reap();
         self.taken.clear();
         self.search.begin();
-        self.start_missing(program)
+        // Nobody new has come since the last search: nobody is refused now who was not then.
+        self.start_missing(program).0
     }
 
     /// Take over what a search has found, if one has ended.
@@ -107,27 +108,30 @@ impl Helpers {
             }
             watch.present
         });
-        changes.append(&mut self.start_missing(program));
+        let (mut started, mut refused) = self.start_missing(program);
+        changes.append(&mut started);
+        events.append(&mut refused);
         Ok((changes, events))
     }
 
-    /// Each user's first displays have a helper each.
-    fn start_missing(&mut self, program: &Path) -> Vec<Change> {
-        let mut changes = Vec::new();
+    /// Each user's first displays have a helper each. One that had a helper and is not among them any more is gone for the policy, or its
+    /// server would stay rated: a user could have as many served as sockets are looked at.
+    fn start_missing(&mut self, program: &Path) -> (Vec<Change>, Vec<Event>) {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
         let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
         // By number: a shorter name is a lower one.
         let mut by_number: Vec<_> = self.watches.iter_mut().collect();
         by_number.sort_by_key(|(name, _)| name.len());
-        for (_, watch) in by_number {
+        for (name, watch) in by_number {
             let of_user = of_users.entry(watch.display.uid).or_insert(0);
             *of_user += 1;
             if *of_user <= MAX_DISPLAYS_PER_USER {
                 watch.start(program, &mut changes);
-            } else {
-                watch.refuse(&mut changes);
+            } else if watch.refuse(&mut changes) {
+                events.push(Event::DisplayGone { display: name.as_str().into() });
             }
         }
-        changes
+        (changes, events)
     }
 
     /// What to poll beside the helpers: readable when a search has ended.
@@ -230,12 +234,16 @@ impl Watch {
         }
     }
 
-    /// The user has too many displays.
-    fn refuse(&mut self, changes: &mut Vec<Change>) {
+    /// The user has too many displays. Whether this one was watched so far.
+    fn refuse(&mut self, changes: &mut Vec<Change>) -> bool {
+        let refused = format!("not watched: user {} has more than {MAX_DISPLAYS_PER_USER} displays", self.display.uid);
+        // A helper that failed and waits to be started again has told of its display, too.
+        let watched = self.state != refused;
         if let Some(helper) = self.helper.take() {
             changes.push(Change::Ended(helper.pid()));
         }
-        self.state = format!("not watched: user {} has more than {MAX_DISPLAYS_PER_USER} displays", self.display.uid);
+        self.state = refused;
+        watched
     }
 
     fn end(&mut self, why: &str, changes: &mut Vec<Change>) {
@@ -319,6 +327,28 @@ mod tests {
         assert!(!watch.state.contains(char::is_control), "{:?}", watch.state);
         watch.take(SenseMessage::Gone { reason: "\u{1b}[2J".into() }, &mut Vec::new());
         assert_eq!(watch.state, "[2J");
+    }
+
+    /// Who has too many displays has the later ones forgotten, once each: their servers must not keep what they were rated.
+    #[test]
+    fn a_display_too_many_is_gone_once() {
+        let mut helpers = Helpers::new(Search::start().unwrap());
+        for number in 0..=MAX_DISPLAYS_PER_USER {
+            let name = format!(":{}", 10 + number);
+            let display =
+                Display { name: name.clone(), uid: 1, gid: 1, home: "/".into(), xauthority: None, server_pid: 7 };
+            let mut watch = Watch::new(display);
+            // None of them is to be started by this test.
+            watch.retry_at = Instant::now() + Duration::from_secs(60);
+            helpers.watches.insert(name, watch);
+        }
+        let (_, events) = helpers.start_missing(Path::new("/nonexistent"));
+        let last = format!(":{}", 10 + MAX_DISPLAYS_PER_USER);
+        assert!(
+            matches!(&events[..], [Event::DisplayGone { display }] if *display == last.as_str().into()),
+            "{events:?}"
+        );
+        assert!(helpers.start_missing(Path::new("/nonexistent")).1.is_empty());
     }
 
     /// A display's number with another owner or server is another display: its helper is not kept.
