@@ -45,7 +45,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.set_defaults(handler=run)
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
-    reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (some hours)")
+    reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (six hours or more)")
     reporting.add_argument(
         "--publish", action="store_true", help="keep what was measured here in the repository, too (experiments/NAME/measured.json)"
     )
