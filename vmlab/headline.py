@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vmlab import plots
+from vmlab import payload, plots
 from vmlab.experiment import Point
 from vmlab.judge import Row
 from vmlab.plots import pyplot
@@ -51,8 +51,8 @@ def _row(rows: list[Row], panel: Panel, scheduler: str, load: str) -> Row | None
 
 
 def _schedulers(rows: list[Row]) -> list[str]:
-    """limelight last: what it stands beside is read first. `fifo` is a yardstick that nobody can use."""
-    found = dict.fromkeys(plots.label(row) for row in rows if row.cpus == CPUS and row.scheduler != "fifo")
+    """limelight last: what it stands beside is read first. The floor is a yardstick that nobody can use."""
+    found = dict.fromkeys(plots.label(row) for row in rows if row.cpus == CPUS and row.scheduler != payload.FLOOR)
     return sorted(found, key=lambda name: (name == "limelight", list(found).index(name)))
 
 

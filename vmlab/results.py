@@ -47,11 +47,13 @@ class Results:
 
 def _text(data: dict) -> str:
     """`data` as JSON, each member of its lists on a line of its own."""
-    fields = []
-    for name, value in data.items():
-        compact = [json.dumps(one, separators=(",", ":")) for one in value] if isinstance(value, list) else json.dumps(value)
-        fields.append(f'"{name}":' + ("[\n" + ",\n".join(compact) + "\n]" if isinstance(compact, list) and compact else str(compact or "[]")))
-    return "{" + ",\n".join(fields) + "}\n"
+    def text(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"))
+
+    def lines(value: object) -> str:
+        return "[\n" + ",\n".join(map(text, value)) + "\n]" if isinstance(value, list) and value else text(value)
+
+    return "{" + ",\n".join(f"{text(name)}:{lines(value)}" for name, value in data.items()) + "}\n"
 
 
 def here(root: Path, experiment: str) -> Path:
@@ -67,9 +69,8 @@ def published(root: Path, experiment: str) -> Path:
 def load_all(root: Path, experiment: str) -> Results:
     """What was published, and in its place what was measured here, where it was."""
     everything, newer = load(published(root, experiment), experiment), load(here(root, experiment), experiment)
-    for command in newer.commands or [""]:
+    for command in newer.commands:
         everything.put(newer.rows, command)
-    everything.commands = [command for command in everything.commands if command]
     return everything
 
 

@@ -52,7 +52,7 @@ def dispatch_latency(active: str, load: str, count: int, seconds: int, seed: int
 
     `active`: `typed` is one X client receiving motion and keys; `animated` one that draws by itself every 5 ms; `several` three of
     them at once: typed into, and two animations. The worst hundredth of these is a few collisions: ten in 3 s, and which ones is chance (p99
-    1.3 to 2.3 ms with six seeds and no load; in 20 s it stays within 6 %). So `several` records four times as long.
+    1.3 to 2.3 ms with six seeds and no load; in 20 to 24 s 1.33 to 1.67). So `several` records four times as long.
     """
     # How long the load takes to start under the kernel's scheduler is not known beforehand: the person goes on until stopped.
     long_s = 3600.0
