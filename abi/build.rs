@@ -7,16 +7,17 @@ use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo:rerun-if-changed=include");
     let header = "include/sched_abi.h";
     bind(header, "ll_.*", &out.join("sched_abi.rs"))?;
     bind("include/coop_abi.h", "(coop|COOP)_.*", &out.join("coop_abi.rs"))?;
+    bind("include/record_abi.h", "(ll|LL)_.*", &out.join("record_abi.rs"))?;
     fs::write(out.join("stats.rs"), stats_table(&fs::read_to_string(header)?)?)?;
     Ok(())
 }
 
 /// The types and constants of `header` whose names match `names`, as Rust in the file `twin`.
 fn bind(header: &str, names: &str, twin: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed={header}");
     bindgen::Builder::default()
         .header(header)
         // The layouts the BPF program sees are those of its own target.

@@ -22,17 +22,19 @@
  *     non-cooperative sleep.
  *  4. A thread takes a free slot by an atomic exchange of `tid` from 0 to its own id, gives it back by setting it to 0, and
  *     writes no other thread's. The page is not inherited by fork (MADV_DONTFORK).
+ *  5. Once it has a slot it makes itself known by one sched_yield(), with COOP_STATE_RUNS: the scheduler looks at the pages of
+ *     threads only that it knows, or it would have to look for one whenever anybody on the machine sleeps.
  *
  * Rules for the scheduler's side
  *  1. The process can write every byte of its page at any time, header, answers and other threads' slots included. Copy a
  *     request once and judge the copy; never read back an answer; never take a length or an index from the page.
- *  2. Read the request where the thread itself gives up the CPU: in ops.yield, and where it stops to sleep (ops.stopping
- *     with runnable = false, or ops.quiescent) with COOP_STATE_SLEEPS. Its own writes are visible there without barriers.
- *  3. Answer in ops.yield already, and again in ops.running: a thread that yields to nobody is not stopped and not started.
- *     Write `call` last.
+ *  2. Read the request where the thread itself gives up the CPU: in ops.yield, which is also where it becomes known, and where
+ *     it stops to sleep (ops.stopping with runnable = false, and not where somebody changes it while it runs) with
+ *     COOP_STATE_SLEEPS. Its own writes are visible there without barriers.
+ *  3. Answer whenever it begins to run or goes on: in ops.running, and in the dispatch after a yield to nobody. Write `call` last.
  *  4. `tid` is the id that the thread sees in its own pid namespace. The slot of a task is the first one whose `tid` equals
- *     thread_pid->numbers[thread_pid->level].nr; remember its index, look again where that slot's `tid` has become another,
- *     and set it to 0 when the task exits.
+ *     thread_pid->numbers[thread_pid->level].nr; remember its index, let go of it where that slot's `tid` has become another
+ *     or the task has another pid (exec), and set it to 0 when the task exits.
  *  5. Any release is legal: one in the past is due, one in a million years never comes. Any user virtual time and any group
  *     is legal, too. A group is named within a user: the pair (user id of the process, gid) names one, so that who is of the
  *     same user has its owner's consent, and nobody else can join.
@@ -58,12 +60,14 @@ enum coop_abi_limits {
 	COOP_ABI_MAGIC = 0x706f6f63,	/* "coop" where the least significant byte comes first */
 	COOP_CELL_BYTES = 128,		/* two cache lines: what the thread writes, and what the scheduler writes */
 	COOP_MAX_SLOTS = 255,		/* more than that no client believes; 31 fill one page of 4096 bytes */
+	COOP_PAGE_CELLS = 256,		/* cells of every page that limelight hands out: the header and COOP_MAX_SLOTS */
+	COOP_MAX_PAGES = 1024,		/* processes that can have a page at once: 32 MiB of pages */
 };
 
 /* No release, no best-effort event, no other thread: later than every time, and less important than everything. */
 #define COOP_ABI_NEVER (~0ULL)
 
-/* Client to daemon: give me my page. */
+/* Client to daemon: give me my page. A process that asks again, for a second copy of the library say, gets the same one. */
 struct coop_hello {
 	u32 magic;		/* COOP_ABI_MAGIC */
 	u32 version;		/* COOP_ABI_VERSION of the client */
@@ -77,7 +81,7 @@ struct coop_hello {
 struct coop_welcome {
 	u32 magic;		/* COOP_ABI_MAGIC */
 	u32 version;		/* COOP_ABI_VERSION of the daemon */
-	s32 error;		/* 0, or -errno: -EPROTONOSUPPORT (version), -EDQUOT (too many pages of this user), ... */
+	s32 error;		/* 0, or -errno: -EPROTONOSUPPORT (version), -EDQUOT (too many of this user), -ENOSPC (in all), -EAGAIN */
 	u32 slots;		/* slots of the page, 1..COOP_MAX_SLOTS */
 };
 
@@ -100,7 +104,7 @@ enum coop_state {
 /* Why a thread's release was not, or will not be kept (section 3.2). Until its next call it is scheduled as any other. */
 enum coop_standing {
 	COOP_STANDING_GOOD = 0,
-	COOP_DEMOTED_OVERRAN = 1u << 0,	/* it ran beyond its slice and coop_slack */
+	COOP_DEMOTED_OVERRAN = 1u << 0,	/* it ran beyond its slice and the slack that it has */
 	COOP_DEMOTED_SLEPT = 1u << 1,	/* it slept elsewhere */
 	COOP_DEMOTED_AHEAD = 1u << 2,	/* it is ahead of the least virtual time by more than the threshold */
 };
@@ -120,7 +124,7 @@ struct coop_request {
 /* Written by the scheduler. */
 struct coop_answer {
 	u64 call;		/* the call that is answered; written last */
-	u64 release_ns;		/* earliest release among all other cooperative threads; COOP_ABI_NEVER: there is none */
+	u64 release_ns;		/* earliest release of the other cooperative threads of its CPU for which it is to yield; COOP_ABI_NEVER: there is none */
 	u64 slice_end_ns;	/* when the slice ends: now + min(release - now, period / N), now for a due release */
 	u64 user_virtual_time;	/* least among the others of its group; COOP_ABI_NEVER: there is none */
 	u32 standing;		/* enum coop_standing, of this call and of what was since the call before */

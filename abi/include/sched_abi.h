@@ -12,16 +12,11 @@
 #ifndef LIMELIGHT_SCHED_ABI_H
 #define LIMELIGHT_SCHED_ABI_H
 
-#ifndef __VMLINUX_H__
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long s64;
-#endif
+#include "int_types.h"
 
 /* Scheduling classes, most urgent first (HuC, Table 2). FIFO, RR and DEADLINE stay with the kernel, above all of these. */
 enum ll_class {
-	LL_CLASS_KTHREAD = 0,	/* kernel threads, but for those that the kernel itself has made nice */
+	LL_CLASS_KTHREAD = 0,	/* kernel threads, when they wake up, but for those that the kernel itself has made nice */
 	LL_CLASS_HUCIN = 1,	/* recently received the person's input */
 	LL_CLASS_HUCOUT = 2,	/* recently changed what the person sees */
 	LL_CLASS_OTHER = 3,	/* everything else */
@@ -42,6 +37,8 @@ enum ll_limits {
 	LL_MAX_RATED = 16384,	/* processes that can hold a rating at once */
 	LL_MAX_EDGES = 131072,	/* edges of the dependency graph that can be pending between two drains */
 	LL_LAT_BUCKETS = 32,	/* bucket b counts waits in [2^b, 2^(b+1)) ns */
+	LL_MAX_SPECS = 8192,	/* executables that have a specification */
+	LL_MAX_RESERVATIONS = 4096,	/* processes that have one, admitted or not; a power of two; number 0 is nobody's */
 };
 
 /*
@@ -83,6 +80,105 @@ struct ll_publish_args {
 };
 
 /*
+ * The file of an executable, as the kernel tells files apart. Map `specs`, key. Made by the program ll_identify: what stat() says may differ (btrfs).
+ */
+struct ll_file {
+	u64 inode;
+	u32 device;
+	u32 generation;		/* of the inode: tells a file from one that was in its place */
+};
+
+/* Flags of a specification (Redline, section 3). */
+enum ll_spec_flags {
+	LL_SPEC_INHERITABLE = 1u << 0,	/* I: a child that executes nothing of its own specification gets one, too */
+	LL_SPEC_REVOCABLE = 1u << 1,	/* R: it may be taken back when there is too much load */
+	LL_SPEC_BEST_EFFORT = 1u << 2,	/* type BE: it wants no reservation, and inherits none */
+	LL_SPEC_LOGIN = 1u << 3,	/* L: root's processes of it and those that they start are of class HUCOUT for a while */
+};
+
+/* What one executable asks for. Map `specs`. Writer: the daemon, before any process is looked at, and when it is told to read its files again. */
+struct ll_spec {
+	u64 runtime_ns;		/* C: this much CPU ... */
+	u64 period_ns;		/* T: ... in every so much time; 0 with LL_SPEC_BEST_EFFORT */
+	u32 flags;		/* enum ll_spec_flags */
+	u32 id;			/* which specification this is, for the daemon */
+};
+
+enum ll_reservation_state {
+	LL_RESERVATION_NONE = 0,	/* this one is free */
+	LL_RESERVATION_ADMITTED = 1,
+	LL_RESERVATION_REFUSED = 2,	/* there was no room when it was asked for */
+	LL_RESERVATION_REVOKED = 3,	/* it was taken back: there was too much load */
+	LL_RESERVATION_RETIRED = 4,	/* its specification is no longer in force, or the process has left it */
+};
+
+/*
+ * The reservation of one process, which its threads share, and for the first moment its children (section 3). Map `reservations`, after a lock of
+ * 8 bytes. Writer: BPF. The daemon reads it without the lock: each figure is right, not all are of the same moment.
+ */
+struct ll_reservation {
+	u64 runtime_ns;		/* C */
+	u64 period_ns;		/* T */
+	u64 start_ns;		/* of the period that is under way, on the clock of scx_bpf_now(); may be in the future */
+	u64 deadline_ns;	/* and its end; 0: none has begun */
+	s64 budget_ns;		/* what is left of C in it */
+	u64 reserved_ns;	/* CPU that it got on the reservation, since it was admitted first */
+	u64 used_ns;		/* and altogether, what was left over by others, too */
+	u64 periods;		/* periods in which it wanted all of C */
+	u64 missed;		/* and of these the ones at whose end there was budget left */
+	u64 since_s;		/* seconds of the scheduler's since it was admitted, refused or revoked */
+	u32 window_us[4];	/* reserved_ns of the last seconds, the newest at second & 3 */
+	u32 second_us;		/* and of the one that is under way */
+	u32 exhausted;		/* bit n: in the second n before the last it used up a budget before the deadline */
+	u32 state;		/* enum ll_reservation_state */
+	u32 flags;		/* enum ll_spec_flags */
+	u32 spec;		/* id of its specification */
+	u32 tgid;		/* the process */
+	u32 home;		/* the CPU that it is entitled to */
+	u32 bandwidth_ppm;	/* C / T */
+	u32 tasks;		/* that hold it; it is free when there are none */
+	u32 wanting;		/* of these, the ones that run or want to */
+	u32 slept;		/* since its period began nobody wanted the CPU for a while, by intent */
+	u32 overdue;		/* the deadline has passed with budget left */
+};
+
+/* What reservations take of one CPU, in parts per million of it. Map `loads`, key: CPU. Writer: BPF, once a second. */
+struct ll_cpu_load {
+	u32 recent_ppm;		/* R_load */
+	u32 expected_ppm;	/* S_load */
+	u32 admitted_ppm;	/* the sum of C / T of those admitted, which a real-time system would go by */
+	u32 reservations;	/* how many these are */
+};
+
+/* Argument of the program ll_identify: in, an open file of the daemon's; out, what it is. */
+struct ll_identify_args {
+	u32 fd;
+	u32 pad;
+	struct ll_file file;
+};
+
+/* What the daemon asks of the program ll_reserve. */
+enum ll_reserve_op {
+	LL_RESERVE_ADOPT = 0,	/* look at a task that runs already, as if it had just executed its program */
+	LL_RESERVE_REACTIVATE = 1,	/* submit a reservation, refused or revoked, to admission again */
+	LL_RESERVE_RETIRE = 2,	/* take one back for good */
+	LL_RESERVE_ASSIGN = 3,	/* submit `spec` to admission for a process that runs already, whatever it executes */
+	LL_RESERVE_SPECS = 4,	/* so many executables have a specification now */
+};
+
+/*
+ * Argument of the program ll_reserve. It returns 0, or -ESRCH, -ENOENT (nothing of the kind), -EBUSY (no room), -EAGAIN (not the process it
+ * was), -EPERM (of another user).
+ */
+struct ll_reserve_args {
+	u32 op;			/* enum ll_reserve_op */
+	u32 number;		/* of a task (adopt, assign), of a reservation, or of specifications */
+	u32 tgid;		/* whose that reservation is */
+	u32 uid;		/* assign: for root any process's, for others one with all the rights of this user, and no more */
+	struct ll_spec spec;	/* assign */
+};
+
+/*
  * Counters, one per CPU, summed by the daemon. X(name, description): this list is the only place that names them.
  */
 #define LL_STATS(X)                                                                                                     \
@@ -99,7 +195,15 @@ struct ll_publish_args {
 	X(lent, "processes that became HuC because a HUCIN process woke them")                                          \
 	X(inherited, "processes that became HuC because a HuC process forked them")                                     \
 	X(reclassified, "waiting tasks moved to another queue because their rating changed")                            \
-	X(lent_for_lock, "tasks lent the class of a HuC task that waits for a lock they hold")
+	X(lent_for_lock, "tasks lent the class of a HuC task, or HUCIN of a real-time one, that waits for a lock they hold") \
+	X(coop_due, "waiting cooperative threads that ran because their release was due")                               \
+	X(coop_overran, "times that a cooperative thread was demoted for running on after its slice and the slack") \
+	X(coop_slept, "times that one was demoted for sleeping elsewhere")                                              \
+	X(coop_ahead, "times that the release of one was not kept because it was ahead of its class")                    \
+	X(reserved_admitted, "reservations admitted, reactivated ones included")                                        \
+	X(reserved_refused, "reservations refused because there was no room on any CPU")                                \
+	X(reserved_revoked, "reservations taken back because there was too much load")                                  \
+	X(reserved_dispatched, "waiting tasks that ran because they had the earliest deadline")
 
 enum ll_stat_id {
 #define LL_STAT_ID(name, desc) LL_STAT_##name,
@@ -111,6 +215,12 @@ enum ll_stat_id {
 _Static_assert(sizeof(struct ll_rating) == 32, "struct ll_rating crosses the boundary");
 _Static_assert(sizeof(struct ll_edge) == 8, "struct ll_edge crosses the boundary");
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
+_Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
+_Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");
+_Static_assert(sizeof(struct ll_reservation) == 144, "struct ll_reservation crosses the boundary");
+_Static_assert(sizeof(struct ll_cpu_load) == 16, "struct ll_cpu_load crosses the boundary");
+_Static_assert(sizeof(struct ll_identify_args) == 24, "struct ll_identify_args crosses the boundary");
+_Static_assert(sizeof(struct ll_reserve_args) == 40, "struct ll_reserve_args crosses the boundary");
 _Static_assert(sizeof(struct ll_proc_stats) == 280, "struct ll_proc_stats crosses the boundary");
 
 #endif /* LIMELIGHT_SCHED_ABI_H */

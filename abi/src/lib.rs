@@ -3,6 +3,7 @@
 //!
 //! [`sched`] is the boundary between the BPF scheduler and the daemon, generated from `include/sched_abi.h`;
 //! [`coop`] the one between a cooperative process and both, generated from `include/coop_abi.h`;
+//! [`record`] the one between the BPF program that watches one process and who asks for that, from `include/record_abi.h`;
 //! [`sense`] the messages of the per-login helper to the daemon.
 
 pub mod sense;
@@ -18,6 +19,12 @@ pub mod sched {
 #[allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
 pub mod coop {
     include!(concat!(env!("OUT_DIR"), "/coop_abi.rs"));
+}
+
+/// What is seen of a watched process: see `include/record_abi.h`.
+#[allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
+pub mod record {
+    include!(concat!(env!("OUT_DIR"), "/record_abi.rs"));
 }
 
 #[cfg(test)]
