@@ -10,7 +10,7 @@
 use crate::action::Action;
 use crate::event::{DisplayId, GivenKind, ProcessId};
 use crate::graph::Node;
-use crate::rating::{changed_mpct, output_milli};
+use crate::rating::{OutputScale, changed_mpct};
 use crate::reach::Side;
 use crate::state::State;
 use crate::table::{DisplayIx, Origin};
@@ -59,7 +59,7 @@ impl State {
     /// A process changed something visible just now.
     pub(crate) fn output_at_once(&mut self, pid: ProcessId, display: &DisplayId, changed_pct: f64) -> Vec<Action> {
         let changed_mpct = changed_mpct(changed_pct);
-        let value_milli = output_milli(&self.settings, changed_mpct, self.most_changed_mpct);
+        let value_milli = OutputScale::new(&self.settings, self.most_changed_mpct).milli(changed_mpct);
         if value_milli == 0 {
             return Vec::new();
         }

@@ -5,6 +5,10 @@
 //! 2016): one number for each node, which says everything there is to know of it while the search runs, so that looking
 //! at an edge is one look at that number. Without recursion: a chain of 10,000 processes is no reason to overflow a
 //! stack.
+//!
+//! Where no cycle is, no search is needed (Kahn, 1962): whoever leads nowhere but to complete components is one by itself.
+//! That takes one subtraction an edge. It is done only where most nodes take part, because it begins by looking at
+//! the edges of all that do not.
 
 use crate::graph::{Link, Node};
 
@@ -31,21 +35,57 @@ pub(crate) struct Components {
     /// All members, by component, and where each component's begin.
     members: Vec<Node>,
     begins: Vec<u32>,
+    /// For each node: how many of its edges lead to nodes that are not complete.
+    left: Vec<u32>,
 }
 
 impl Components {
-    /// Find the components of the nodes that `is_in`; of all nodes there are.
-    pub fn find(&mut self, links: &[Vec<Link>], is_in: impl Iterator<Item = bool>) {
+    /// Find the components of all nodes but those `outside`. An edge leads from a node of the list `wakers` to the node whose
+    /// list it is, and the other way round in `woken`.
+    pub fn find(&mut self, woken: &[Vec<Link>], wakers: &[Vec<Link>], outside: &[Node], nodes: usize) {
         self.number.clear();
-        self.number.extend(is_in.map(|is_in| if is_in { UNMET } else { CLOSED | NOWHERE }));
+        self.number.resize(nodes, UNMET);
+        outside.iter().for_each(|node| self.number[*node as usize] = CLOSED | NOWHERE);
         self.members.clear();
         self.begins.clear();
         // NOWHERE has no members.
         self.begins.extend([0, 0]);
+        if outside.len() < nodes / 2 {
+            self.peel(woken, wakers, outside);
+        }
         let mut met = UNMET;
-        for root in 0..self.number.len() {
-            if self.number[root] == UNMET {
-                self.search(root as Node, links, &mut met);
+        if self.members.len() + outside.len() < nodes {
+            for root in 0..nodes {
+                if self.number[root] == UNMET {
+                    self.search(root as Node, woken, &mut met);
+                }
+            }
+        }
+    }
+
+    /// Close whoever is in no cycle and leads to none.
+    fn peel(&mut self, woken: &[Vec<Link>], wakers: &[Vec<Link>], outside: &[Node]) {
+        let Components { number, members, begins, left, .. } = self;
+        left.clear();
+        left.extend(woken[..number.len()].iter().map(|list| list.len() as u32));
+        let left = &mut left[..];
+        for node in outside {
+            wakers[*node as usize].iter().for_each(|link| left[link.end as usize] -= 1);
+        }
+        // Never 0, so that nobody takes them for one that has become complete.
+        outside.iter().for_each(|node| left[*node as usize] = u32::MAX);
+        members.extend((0..).zip(&*left).filter(|(_, left)| **left == 0).map(|(node, _)| node));
+        let mut next = 0;
+        while let Some(&node) = members.get(next) {
+            next += 1;
+            number[node as usize] = CLOSED | (begins.len() as u32 - 1);
+            begins.push(next as u32);
+            for link in &wakers[node as usize] {
+                let left = &mut left[link.end as usize];
+                *left -= 1;
+                if *left == 0 {
+                    members.push(link.end);
+                }
             }
         }
     }
@@ -70,20 +110,31 @@ impl Components {
         &self.members[self.begins[component] as usize..self.begins[component + 1] as usize]
     }
 
+    /// The members of all components before this one.
+    pub fn members_before(&self, component: usize) -> &[Node] {
+        &self.members[..self.begins[component] as usize]
+    }
+
+    /// The members of this component and all after it.
+    pub fn members_from(&self, component: usize) -> &[Node] {
+        &self.members[self.begins[component] as usize..]
+    }
+
     fn search(&mut self, root: Node, links: &[Vec<Link>], met: &mut u32) {
         let (mut node, mut place, mut at) = (root, self.meet(root, met), 0);
         loop {
             let ends = &links[node as usize][..];
             let mut earliest = self.number[node as usize];
             let mut unmet = None;
+            let number = &self.number[..];
             while let Some(link) = ends.get(at) {
-                let number = self.number[link.end as usize];
-                if number < earliest {
-                    if number == UNMET {
+                let of_end = number[link.end as usize];
+                if of_end < earliest {
+                    if of_end == UNMET {
                         unmet = Some(link.end);
                         break;
                     }
-                    earliest = number;
+                    earliest = of_end;
                 }
                 at += 1;
             }

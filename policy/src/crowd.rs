@@ -22,17 +22,20 @@ pub(crate) fn is_indirect(process: &Process, side: Side) -> bool {
     !matches!(process[side].origin, Some(Origin::Device(_)) | None)
 }
 
-/// For each slot how many processes share the weight of one; 1 for those that have their own.
+/// For each slot how many processes share the weight of one; 1 for those that have their own. Empty where all do.
 pub(crate) fn crowds(table: &Table) -> Vec<u32> {
+    let side = |process| side_of(process).filter(|side| is_indirect(process, *side));
+    let indirect = table.live().filter_map(|(node, process)| Some((node, side(process)?))).collect::<Vec<_>>();
+    if indirect.is_empty() {
+        return Vec::new();
+    }
     let mut root = [vec![UNKNOWN; table.slots()], vec![UNKNOWN; table.slots()]];
     let mut members = [vec![0u32; table.slots()], vec![0u32; table.slots()]];
-    let (mut led_back, mut trail) = (Vec::new(), Vec::new());
-    for (node, process) in table.live() {
-        if let Some(side) = side_of(process).filter(|side| is_indirect(process, *side)) {
-            let to = lead_back(table, side, node, &mut root[side as usize], &mut trail);
-            members[side as usize][to as usize] += 1;
-            led_back.push((node, side, to));
-        }
+    let (mut led_back, mut trail) = (Vec::with_capacity(indirect.len()), Vec::new());
+    for (node, side) in indirect {
+        let to = lead_back(table, side, node, &mut root[side as usize], &mut trail);
+        members[side as usize][to as usize] += 1;
+        led_back.push((node, side, to));
     }
     let mut shared_by = vec![1; table.slots()];
     for (node, side, to) in led_back {

@@ -80,13 +80,15 @@ impl Lists {
         }
     }
 
-    /// Add a link that is not there. One to a long list takes its place in [`Lists::merge_late`].
-    fn insert(&mut self, node: Node, link: Link) {
+    /// Add a link that is not there, at its `place` where that is known. One to a long list takes its place in
+    /// [`Lists::merge_late`].
+    fn insert(&mut self, node: Node, link: Link, place: Option<usize>) {
         let list = &mut self.of[node as usize];
         if list.len() >= LONG {
             self.late.push((node, link));
         } else {
-            list.insert(list.partition_point(|known| known.end < link.end), link);
+            let place = place.unwrap_or_else(|| list.partition_point(|known| known.end < link.end));
+            list.insert(place, link);
         }
     }
 
@@ -196,23 +198,22 @@ impl Edges {
     }
 
     /// Count wake-ups. Returns how many new edges there was no room for.
-    pub fn add(&mut self, mut news: Vec<Arc>) -> usize {
-        news.retain(|arc| arc.weight > 0 && arc.from != arc.to);
-        let nodes = news.iter().map(|arc| arc.from.max(arc.to) as usize + 1).max().unwrap_or(0);
-        self.cover(nodes);
+    pub fn add(&mut self, news: Vec<Arc>) -> usize {
         let mut refused = 0;
         let mut to_long = Vec::new();
-        for arc in news {
+        for arc in news.into_iter().filter(|arc| arc.weight > 0 && arc.from != arc.to) {
+            let last = arc.from.max(arc.to) as usize;
+            if last >= self.lists(Side::In).len() {
+                self.cover(last + 1);
+            }
             let list = &self.lists[Side::In as usize].of[arc.from as usize];
-            if let Ok(place) = list.binary_search_by_key(&arc.to, |link| link.end) {
-                let edge = list[place].edge;
-                self.count_more(edge, arc.weight);
-            } else if list.len() >= LONG {
-                to_long.push(arc);
-            } else if self.count < MAX_EDGES {
-                self.begin(arc);
-            } else {
-                refused += 1;
+            match list.binary_search_by_key(&arc.to, |link| link.end) {
+                Ok(place) => self.count_more(list[place].edge, arc.weight),
+                Err(_) if list.len() >= LONG => to_long.push(arc),
+                Err(_) if self.count >= MAX_EDGES => refused += 1,
+                Err(place) => {
+                    self.begin(arc, Some(place));
+                }
             }
         }
         refused += self.add_to_long(to_long);
@@ -229,14 +230,14 @@ impl Edges {
                 refused += same.len();
                 continue;
             }
-            let edge = self.begin(same[0]);
+            let edge = self.begin(same[0], None);
             same[1..].iter().for_each(|arc| self.count_more(edge, arc.weight));
         }
         refused
     }
 
-    /// A new edge.
-    fn begin(&mut self, arc: Arc) -> u32 {
+    /// A new edge; `place` is where it belongs in the list of its waker, if that is known.
+    fn begin(&mut self, arc: Arc, place: Option<usize>) -> u32 {
         let record = Record { arc, as_of_s: self.aged_s };
         let edge = self.unused.pop().unwrap_or(self.records.len() as u32);
         match self.records.get_mut(edge as usize) {
@@ -244,8 +245,8 @@ impl Edges {
             None => self.records.push(record),
         }
         self.calendar[record.ends_s() as usize % CALENDAR_S].push(edge);
-        self.lists[Side::In as usize].insert(arc.from, Link { end: arc.to, edge });
-        self.lists[Side::Out as usize].insert(arc.to, Link { end: arc.from, edge });
+        self.lists[Side::In as usize].insert(arc.from, Link { end: arc.to, edge }, place);
+        self.lists[Side::Out as usize].insert(arc.to, Link { end: arc.from, edge }, None);
         self.count += 1;
         edge
     }

@@ -7,10 +7,12 @@
 //!
 //! then everything ages by a second, and the scheduler is told what changed.
 
+use std::cmp::Reverse;
+
 use crate::action::Action;
 use crate::graph::{Edges, Node};
 use crate::hubs;
-use crate::rating::{average, output_milli};
+use crate::rating::{OutputScale, average};
 use crate::reach::{Reach, Side, Source};
 use crate::state::State;
 use crate::table::{DisplayIx, Origin};
@@ -23,6 +25,7 @@ const SIDES: [Side; 2] = [Side::In, Side::Out];
 pub(crate) struct Workspace {
     is_hub: Vec<bool>,
     reach: Reach,
+    sorted: Vec<Source>,
     /// What was found for each side.
     found: [Found; 2],
 }
@@ -86,36 +89,42 @@ impl State {
 
     /// Omega_in with C_tin (4.1.2; 4.3, step 1).
     pub(crate) fn input_sources(&self) -> Vec<Source> {
-        let live = self.table.live().filter(|(_, process)| process.input_left_s > 0);
-        live.map(|(node, process)| Source { node, milli: process.input_left_s * 1000, display: process.input_display })
-            .collect()
+        // Room for all at once: copying them while their list grows costs as much as finding them.
+        let mut sources = Vec::with_capacity(self.table.count());
+        for (node, process) in self.table.live().filter(|(_, process)| process.input_left_s > 0) {
+            let (milli, display) = (process.input_left_s * 1000, process.input_display);
+            sources.push(Source { node, milli, display });
+        }
+        sources
     }
 
     /// Omega_out with C_tout, on the scale of C_tin (4.1.3, 4.3). A client of two displays is a source on each.
     pub(crate) fn output_sources(&mut self) -> Vec<Source> {
-        let mut changed = Vec::new();
+        let reported = self.displays.iter().map(|display| display.changed_mpct.len() + display.at_once_mpct.len());
+        let mut changed = Vec::with_capacity(reported.sum());
         for (place, display) in self.displays.iter_mut().enumerate() {
             let mut at_once = std::mem::take(&mut display.at_once_mpct);
             let period = if display.holds_passes > 0 { &display.changed_mpct[..] } else { &[] };
             for (node, mpct) in period {
-                let at_once = at_once.remove(node).unwrap_or(0);
+                let at_once = if at_once.is_empty() { 0 } else { at_once.remove(node).unwrap_or(0) };
                 changed.push((*node, at_once.max(*mpct), place as DisplayIx));
             }
             changed.extend(at_once.into_iter().map(|(node, mpct)| (node, mpct, place as DisplayIx)));
         }
         self.most_changed_mpct = changed.iter().map(|(_, mpct, _)| *mpct).max().unwrap_or(0);
-        let settings = &self.settings;
-        let most_mpct = self.most_changed_mpct;
-        let source = |(node, mpct, display)| Source { node, milli: output_milli(settings, mpct, most_mpct), display };
-        changed.into_iter().map(source).filter(|source| source.milli > 0).collect()
+        let scale = OutputScale::new(&self.settings, self.most_changed_mpct);
+        let source = |&(node, mpct, display): &_| Source { node, milli: scale.milli(mpct), display };
+        let mut sources: Vec<Source> = changed.iter().map(source).collect();
+        sources.retain(|source| source.milli > 0);
+        sources
     }
 
     /// Steps 1 and 2.
     fn find(&self, sources: &mut [Vec<Source>; 2], work: &mut Workspace) {
-        let Workspace { is_hub, reach, found } = work;
+        let Workspace { is_hub, reach, sorted, found } = work;
         let all = self.table.count();
         for (side, sources) in SIDES.into_iter().zip(sources.iter_mut()) {
-            strongest_first(sources);
+            strongest_first(sources, sorted);
             found[side as usize].trace(&self.edges, side, is_hub, all, sources);
         }
         reach.condense(&self.edges, is_hub, |node| found.iter().any(|found| found.by[node as usize] != By::NOTHING));
@@ -148,12 +157,12 @@ impl State {
     fn average(&mut self, elapsed_s: u32, found: &[Found; 2]) {
         for (node, process) in self.table.live_mut() {
             for (facet, found) in process.facets.iter_mut().zip(found) {
-                let temporal_milli = found.temporal_milli[node as usize];
+                let (temporal_milli, by) = (found.temporal_milli[node as usize], found.by[node as usize]);
                 facet.rating_milli = average(&self.settings, facet.rating_milli, temporal_milli);
                 if facet.rating_milli == 0 {
                     facet.origin = None;
-                } else if found.by[node as usize] != By::NOTHING {
-                    facet.origin = found.by[node as usize].origin(&self.edges);
+                } else if by.before != NO_ONE {
+                    facet.origin = by.origin(&self.edges);
                 }
             }
             process.input_left_s = process.input_left_s.saturating_sub(elapsed_s);
@@ -221,6 +230,7 @@ impl Found {
         by.clear();
         by.resize(is_hub.len(), By::NOTHING);
         reached.clear();
+        let by = &mut by[..];
         for source in sources {
             let by = &mut by[source.node as usize];
             if by.before == NO_ONE {
@@ -247,34 +257,63 @@ impl Found {
     }
 }
 
-/// The strongest first, of equals the lowest slot, of its displays the first. By counting, digit by digit: where
-/// everybody is a source, comparing them with each other would cost as much as the search.
-fn strongest_first(sources: &mut Vec<Source>) {
-    const DIGIT_BITS: u32 = 10;
-    const DIGITS: usize = 1 << DIGIT_BITS;
+/// The strongest first, of equals the lowest slot, of its displays the first. By counting, where there are many:
+/// where everybody is a source, comparing them with each other would cost as much as the search. `sorted` is there for
+/// its memory.
+fn strongest_first(sources: &mut Vec<Source>, sorted: &mut Vec<Source>) {
+    const FEW: usize = 1000;
+    const DIGIT_BITS: u32 = 14;
     if !sources.is_sorted_by_key(|source| source.node) {
         sources.sort_by_key(|source| source.node);
     }
-    let most_milli = sources.iter().map(|source| source.milli).max().unwrap_or(0);
-    if sources.iter().all(|source| source.milli == most_milli) {
+    let millis = || sources.iter().map(|source| source.milli);
+    let (least_milli, most_milli) = (millis().min().unwrap_or(0), millis().max().unwrap_or(0));
+    if sources.len() < FEW {
+        sources.sort_by_key(|source| Reverse(source.milli));
         return;
     }
-    let mut sorted = sources.clone();
     let mut shift = 0;
-    while shift < u32::BITS && most_milli >> shift > 0 {
-        let digit = |source: &Source| (!source.milli >> shift) as usize % DIGITS;
-        let mut place = [0u32; DIGITS];
-        sources.iter().for_each(|source| place[digit(source)] += 1);
+    while (most_milli - least_milli) >> shift > 0 {
+        let digit = |source: &Source| (((most_milli - source.milli) >> shift) % (1 << DIGIT_BITS)) as usize;
+        let most_digit = ((most_milli - least_milli) >> shift).min((1 << DIGIT_BITS) - 1);
+        let mut places = vec![0u32; most_digit as usize + 1];
+        sources.iter().for_each(|source| places[digit(source)] += 1);
         let mut sum = 0;
-        for place in &mut place {
+        for place in &mut places {
             (*place, sum) = (sum, sum + *place);
         }
+        sorted.resize(sources.len(), sources[0]);
         for source in sources.iter() {
-            let place = &mut place[digit(source)];
+            let place = &mut places[digit(source)];
             sorted[*place as usize] = *source;
             *place += 1;
         }
-        std::mem::swap(sources, &mut sorted);
+        std::mem::swap(sources, sorted);
         shift += DIGIT_BITS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Few and many sources, near each other and far, are put in the order of a plain sort.
+        #[test]
+        fn sources_are_sorted_by_strength_slot_and_display(
+            named in prop::collection::vec((0u32..3000, 0u32..600_000, 0u16..3), 1..3000),
+            most_milli in prop::sample::select(vec![1, 97, 10_000, 600_000])) {
+            let source = |(node, milli, display)| Source { node, milli: milli % most_milli, display };
+            let mut sources: Vec<Source> = named.into_iter().map(source).collect();
+            sources.sort_by_key(|source| source.display);
+            let key = |source: &Source| (Reverse(source.milli), source.node, source.display);
+            let mut expected = sources.iter().map(key).collect::<Vec<_>>();
+            expected.sort_unstable();
+            strongest_first(&mut sources, &mut Vec::new());
+            prop_assert_eq!(sources.iter().map(key).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -21,25 +21,42 @@ pub(crate) fn changed_mpct(changed_pct: f64) -> u64 {
 /// * Anything more is worth at least twice `rating_least_milli`, so that the average of 4.3 makes it positive: a
 ///   small display beside a film is HUCOUT too ("all processes that have positive output ratings", 5.1), with a
 ///   shorter slice.
-///
-/// Both arguments in thousandths of % of the screen per period; the result in thousandths.
-pub(crate) fn output_milli(settings: &Settings, changed_mpct: u64, most_mpct: u64) -> u32 {
-    if changed_mpct == 0 || changed_mpct < self::changed_mpct(settings.output_least_pct) {
-        return 0;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputScale {
+    /// What is no output, and what earns K, in thousandths of % of the screen per period.
+    least_mpct: u64,
+    most_mpct: u64,
+    /// What they earn, in thousandths.
+    least_milli: u32,
+    full_milli: u32,
+}
+
+impl OutputScale {
+    /// For a period in which the client that changed most changed `most_mpct`.
+    pub fn new(settings: &Settings, most_mpct: u64) -> Self {
+        OutputScale {
+            least_mpct: changed_mpct(settings.output_least_pct).max(1),
+            most_mpct: most_mpct.max(changed_mpct(settings.output_full_pct)).max(1),
+            least_milli: 2 * settings.rating_least_milli,
+            full_milli: settings.full_milli(),
+        }
     }
-    let most_mpct = most_mpct.max(self::changed_mpct(settings.output_full_pct)).max(1);
-    let full = settings.full_milli();
-    let milli = (u64::from(full) * changed_mpct / most_mpct).min(u64::from(full)) as u32;
-    milli.max(2 * settings.rating_least_milli)
+
+    /// The rating, in thousandths, of a client that changed so much, in thousandths of % of the screen per period.
+    pub fn milli(&self, changed_mpct: u64) -> u32 {
+        if changed_mpct < self.least_mpct {
+            return 0;
+        }
+        let full = u64::from(self.full_milli);
+        let milli = (full * changed_mpct / self.most_mpct).min(full) as u32;
+        milli.max(self.least_milli)
+    }
 }
 
 /// P = (P + P_t) / 2 (4.3, step 3); below `rating_least_milli` it is 0.
 pub(crate) fn average(settings: &Settings, rating_milli: u32, temporal_milli: u64) -> u32 {
-    let average = (u64::from(rating_milli) + temporal_milli) / 2;
-    match u32::try_from(average).unwrap_or(u32::MAX) {
-        low if low < settings.rating_least_milli => 0,
-        rating => rating,
-    }
+    let average = ((u64::from(rating_milli) + temporal_milli) / 2).min(u64::from(u32::MAX)) as u32;
+    if average < settings.rating_least_milli { 0 } else { average }
 }
 
 /// The share of the full slice that a rating earns, per mille (5.1): the highest rating of the class gets 1000; lower
@@ -76,6 +93,7 @@ mod tests {
     #[test]
     fn outputs_share_the_scale_of_input() {
         let settings = Settings::default();
+        let output_milli = |settings, changed, most| OutputScale::new(settings, most).milli(changed);
         assert_eq!(output_milli(&settings, 250_000, 250_000), 10_000);
         assert_eq!(output_milli(&settings, 125_000, 250_000), 5_000);
         assert_eq!(output_milli(&settings, 2_500, 2_500), 5_000);

@@ -13,7 +13,8 @@
 //! Hubs receive and do not pass on: they stand outside the components and read their neighbours' sets at the end.
 //!
 //! Each component *fetches* the sets of those that lead to it over the lists that the graph keeps anyway, so no list of
-//! edges between components is made.
+//! edges between components is made. One that holds most of the graph has the few others asked instead, for where they
+//! lead.
 //!
 //! The sums are exactly the paper's for up to [`MAX_GROUPS`] sources that are not in one cycle. Beyond that, on one
 //! direction of one pass, only the strongest spread (of equals, those of the lowest slots); the others keep their own
@@ -64,24 +65,12 @@ pub(crate) struct Reach {
     outside: Vec<Node>,
     hubs: Vec<Node>,
     /// By component, of the side at work: what it has as a source and does not spread, and its own group's number, or
-    /// NONE.
+    /// NONE. Between spreads all are 0 and NONE.
     own: Vec<u64>,
     group: Vec<u32>,
-    /// By node: what reaches it.
-    few: Vec<Reached<1>>,
-    many: Vec<Reached<{ MAX_GROUPS / 64 }>>,
-}
-
-/// What reaches a node, together because it is looked at together.
-#[derive(Debug, Clone, Copy)]
-struct Reached<const W: usize> {
-    /// The groups, as bits, and the sum of them.
-    set: [u64; W],
-    sum: u64,
-}
-
-impl<const W: usize> Reached<W> {
-    const NOTHING: Self = Reached { set: [0; W], sum: 0 };
+    /// By node: the groups that reach it, as bits.
+    few: Vec<[u64; 1]>,
+    many: Vec<[u64; MAX_GROUPS / 64]>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -92,20 +81,14 @@ impl Reach {
     pub fn condense(&mut self, edges: &Edges, is_hub: &[bool], is_reached: impl Fn(Node) -> bool) {
         self.outside.clear();
         self.hubs.clear();
-        let outside = &mut self.outside;
-        let is_in = is_hub.iter().zip(0..).map(|(is_hub, node)| {
-            let is_in = !is_hub && is_reached(node);
-            if !is_in {
-                outside.push(node);
-            }
-            is_in
-        });
-        self.components.find(edges.lists(Side::In), is_in);
+        let is_in = |(is_hub, node): &(&bool, Node)| !**is_hub && is_reached(*node);
+        let outside = is_hub.iter().zip(0..).filter(|node| !is_in(node));
+        self.outside.extend(outside.map(|(_, node)| node));
+        self.components.find(edges.lists(Side::In), edges.lists(Side::Out), &self.outside, is_hub.len());
         self.hubs.extend(self.outside.iter().filter(|node| is_hub[**node as usize]));
-        self.own.clear();
-        self.own.resize(self.components.count(), 0);
-        self.group.clear();
-        self.group.resize(self.components.count(), NONE);
+        let count = self.components.count();
+        self.own.resize(count.max(self.own.len()), 0);
+        self.group.resize(count.max(self.group.len()), NONE);
     }
 
     /// For each node the sum of the sources that reach it, itself included (4.3, step 2). The sources are sorted: the
@@ -166,6 +149,8 @@ impl Reach {
             groups.select_nth_unstable_by_key(MAX_GROUPS, strongest);
         }
         groups.truncate(MAX_GROUPS);
+        // In the order of the walk: those that differ between nodes that follow each other are then in the same word.
+        groups.sort_unstable_by_key(|(component, _)| *component);
         groups
     }
 
@@ -175,101 +160,125 @@ impl Reach {
         edges: &Edges,
         side: Side,
         weigh: &Weigher,
-        reached: &mut Vec<Reached<W>>,
+        sets: &mut Vec<[u64; W]>,
         sums: &mut Vec<u64>,
     ) {
         let (count, nodes) = (self.components.count(), self.components.nodes());
         let lists = edges.lists(side.against());
-        reached.resize(nodes.max(reached.len()), Reached::NOTHING);
+        sets.resize(nodes.max(sets.len()), [0; W]);
         sums.resize(nodes, 0);
         for node in &self.outside {
-            reached[*node as usize] = Reached::NOTHING;
+            sets[*node as usize] = [0; W];
             sums[*node as usize] = 0;
         }
+        let mut last = Sums::NOTHING;
         for step in 1..count {
             let component = match side {
                 Side::In => count - step,
                 Side::Out => step,
             };
-            let members = self.components.members(component);
             let mut set = [0u64; W];
             let group = self.group[component];
             if group != NONE {
                 set[group as usize / 64] |= 1 << (group % 64);
             }
-            if members.len() > 1 {
-                // What members receive from each other adds nothing.
-                members.iter().for_each(|node| reached[*node as usize] = Reached::NOTHING);
+            let members = self.components.members(component);
+            match members {
+                [node] => fetch(&lists[*node as usize], sets, &mut set),
+                _ => self.fetch_for_all(edges, side, component, sets, &mut set),
             }
-            // Added up as what it has beyond the largest set that it was fetched from, whose sum is known: where most
-            // reach most, that is next to nothing.
-            let mut known = Reached::NOTHING;
+            let sum = weigh.sum(&set, &mut last) + self.own[component];
             for node in members {
-                let most = fetch(&lists[*node as usize], reached, &mut set);
-                known = most.map_or(known, |node| reached[node as usize]);
-            }
-            let beyond: [u64; W] = std::array::from_fn(|word| set[word] & !known.set[word]);
-            let sum = known.sum + weigh.sum(&beyond);
-            for node in members {
-                reached[*node as usize] = Reached { set, sum };
-                sums[*node as usize] = sum + self.own[component];
+                sets[*node as usize] = set;
+                sums[*node as usize] = sum;
             }
         }
         for &hub in &self.hubs {
             let mut set = [0; W];
-            fetch(&lists[hub as usize], reached, &mut set);
-            sums[hub as usize] = weigh.sum(&set);
+            fetch(&lists[hub as usize], sets, &mut set);
+            sums[hub as usize] = weigh.sum(&set, &mut last);
+        }
+    }
+
+    /// Add to `set` what a component of several members receives from those that are complete. Who are fewer are asked:
+    /// the members for those they receive from, or those who are complete for members they lead to.
+    fn fetch_for_all<const W: usize>(
+        &self,
+        edges: &Edges,
+        side: Side,
+        component: usize,
+        sets: &mut [[u64; W]],
+        set: &mut [u64; W],
+    ) {
+        let members = self.components.members(component);
+        let complete = match side {
+            Side::In => self.components.members_from(component + 1),
+            Side::Out => self.components.members_before(component),
+        };
+        if complete.len() < members.len() {
+            let is_member = |link: &Link| self.components.of(link.end) as usize == component;
+            for node in complete.iter().filter(|node| edges.of(side, **node).iter().any(is_member)) {
+                add(set, &sets[*node as usize]);
+            }
+        } else {
+            // What members receive from each other adds nothing.
+            members.iter().for_each(|node| sets[*node as usize] = [0; W]);
+            members.iter().for_each(|node| fetch(edges.of(side.against(), *node), sets, set));
         }
     }
 }
 
-/// Add to `set` the sets of all that a node receives from. Returns who of them has the largest sum, if that is not 0.
-fn fetch<const W: usize>(from: &[Link], reached: &[Reached<W>], set: &mut [u64; W]) -> Option<Node> {
+/// Add to `set` the sets of all that a node receives from.
+fn fetch<const W: usize>(from: &[Link], sets: &[[u64; W]], set: &mut [u64; W]) {
     let mut all = *set;
-    let (mut most, mut most_milli) = (NONE, 0);
-    for link in from {
-        let more = &reached[link.end as usize];
-        for (word, more) in all.iter_mut().zip(more.set) {
-            *word |= more;
-        }
-        most = if more.sum > most_milli { link.end } else { most };
-        most_milli = most_milli.max(more.sum);
-    }
+    from.iter().for_each(|link| add(&mut all, &sets[link.end as usize]));
     *set = all;
-    (most != NONE).then_some(most)
+}
+
+fn add<const W: usize>(set: &mut [u64; W], more: &[u64; W]) {
+    set.iter_mut().zip(more).for_each(|(word, more)| *word |= more);
 }
 
 /// Adds up the ratings of a set of groups, eight groups per look-up.
 struct Weigher {
-    /// For each byte of a set: the sum for each of its 256 values.
-    tables: Vec<[u64; 256]>,
+    /// For each byte of each word of a set: the sum for each of its 256 values.
+    tables: Vec<[[u64; 256]; 8]>,
 }
 
 impl Weigher {
     fn new(groups: &[(u32, u64)]) -> Self {
-        let table = |eight: &[(u32, u64)]| {
-            let mut table = [0u64; 256];
-            for value in 1..1usize << eight.len() {
-                table[value] = table[value & (value - 1)] + eight[value.trailing_zeros() as usize].1;
-            }
-            table
-        };
-        Weigher { tables: groups.chunks(8).map(table).collect() }
-    }
-
-    fn sum(&self, set: &[u64]) -> u64 {
-        let mut sum = 0;
-        for (word, tables) in set.iter().zip(self.tables.chunks(8)) {
-            let mut left = *word;
-            while left != 0 {
-                let shift = left.trailing_zeros() & !7;
-                let byte = (left >> shift) & 0xff;
-                sum += tables[shift as usize / 8][byte as usize];
-                left ^= byte << shift;
+        let mut tables = vec![[[0; 256]; 8]; groups.len().div_ceil(64)];
+        for (eight, table) in groups.chunks(8).zip(tables.as_flattened_mut()) {
+            for (bit, (_, milli)) in eight.iter().enumerate() {
+                let (without, with) = table.split_at_mut(1 << bit);
+                with.iter_mut().zip(without).for_each(|(with, without)| *with = *without + milli);
             }
         }
-        sum
+        Weigher { tables }
     }
+
+    /// The sum of a set, where `last` is of another. Nodes that follow each other in a walk are mostly reached by the
+    /// same: what they have in common is not added up again.
+    fn sum<const W: usize>(&self, set: &[u64; W], last: &mut Sums<W>) -> u64 {
+        for (word, tables) in self.tables.iter().enumerate().take(W) {
+            if set[word] != last.set[word] {
+                last.set[word] = set[word];
+                let of_byte = tables.iter().zip(set[word].to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
+                last.of_word[word] = of_byte.sum();
+            }
+        }
+        last.of_word.iter().sum()
+    }
+}
+
+/// A set and what each of its words comes to.
+struct Sums<const W: usize> {
+    set: [u64; W],
+    of_word: [u64; W],
+}
+
+impl<const W: usize> Sums<W> {
+    const NOTHING: Self = Sums { set: [0; W], of_word: [0; W] };
 }
 
 #[cfg(test)]

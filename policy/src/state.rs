@@ -321,7 +321,7 @@ impl State {
 struct Standards {
     /// The highest rating of HUCIN and of HUCOUT.
     most_milli: [u32; 2],
-    /// For each slot how many share one weight.
+    /// For each slot how many share one weight; empty where nobody does.
     shared_by: Vec<u32>,
     /// What they share, in thousandths; 0 where they do not share.
     crowd_weight_pm: u32,
@@ -332,11 +332,11 @@ fn tell(process: &mut Process, node: Node, standards: &Standards) -> Option<Acti
     let pid = process.id;
     let rating = rating(process, node, standards);
     let wanted = (rating.hub || rating.class() != Class::Other).then_some(rating);
-    let told = std::mem::replace(&mut process.told, wanted);
-    match wanted {
-        Some(rating) => (told != wanted).then_some(Action::Set { pid, rating }),
-        None => told.map(|_| Action::Clear { pid }),
+    if process.told == wanted {
+        return None;
     }
+    process.told = wanted;
+    Some(wanted.map_or(Action::Clear { pid }, |rating| Action::Set { pid, rating }))
 }
 
 /// What the scheduler is to know about a process.
@@ -360,7 +360,7 @@ fn rating(process: &Process, node: Node, standards: &Standards) -> Rating {
     rating.slice_pm = slice_share_pm(process.milli(side), standards.most_milli[side as usize]);
     rating.weight_pm = rating.slice_pm;
     if rating.indirect && standards.crowd_weight_pm > 0 {
-        let shared_by = standards.shared_by[node as usize].max(1);
+        let shared_by = standards.shared_by.get(node as usize).copied().unwrap_or(1);
         rating.weight_pm = (rating.slice_pm * standards.crowd_weight_pm / 1000 / shared_by).clamp(1, 1000);
     }
     rating

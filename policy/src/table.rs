@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The processes the policy knows of, each in a slot with a small number for as long as anything refers to it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Index, IndexMut};
 
 use crate::action::Rating;
@@ -130,25 +128,51 @@ impl IndexMut<Side> for Process {
     }
 }
 
-/// Spreads process numbers over a map. A report names twenty thousand of them, and the hash of the standard library
-/// costs more than all the rest of looking one up. What that would protect from, numbers that meet in one place,
-/// somebody would have to fork for until thousands of processes have them; the map would be slow then, and still right.
-#[derive(Debug, Clone, Copy, Default)]
-struct TgidHasher(u64);
+/// Larger than any process number: twice what the kernel gives at most (PID_MAX_LIMIT), because tests name processes that
+/// no machine has.
+const TGIDS: u32 = 1 << 23;
 
-impl Hasher for TgidHasher {
-    fn finish(&self) -> u64 {
-        self.0
+/// Process numbers of one page of [`ByTgid`].
+const PAGE: usize = 256;
+
+/// Which node has a process number: in pages, as hardware finds memory. A report names twenty thousand processes, and
+/// a hash costs more than all the rest of looking one up. Bad at: numbers far from each other, for each of which there
+/// is a page of 1 KiB; 16 MiB when all are.
+#[derive(Debug, Clone, Default)]
+struct ByTgid {
+    pages: Vec<Option<Box<[Node; PAGE]>>>,
+    count: usize,
+}
+
+const NOBODY: Node = Node::MAX;
+
+impl ByTgid {
+    fn get(&self, tgid: u32) -> Option<Node> {
+        let page = self.pages.get(tgid as usize / PAGE)?.as_ref()?;
+        Some(page[tgid as usize % PAGE]).filter(|node| *node != NOBODY)
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    /// For a number below [`TGIDS`] that has no node.
+    fn insert(&mut self, tgid: u32, node: Node) {
+        let page = tgid as usize / PAGE;
+        if self.pages.len() <= page {
+            self.pages.resize(page + 1, None);
+        }
+        let page = self.pages[page].get_or_insert_with(|| Box::new([NOBODY; PAGE]));
+        page[tgid as usize % PAGE] = node;
+        self.count += 1;
     }
 
-    fn write_u32(&mut self, number: u32) {
-        // 2^64 divided by the golden ratio; the map looks at the low and at the topmost bits.
-        let spread = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = spread ^ (spread >> 32);
+    /// For a number that has a node.
+    fn remove(&mut self, tgid: u32) {
+        self.count -= 1;
+        let of_page = &mut self.pages[tgid as usize / PAGE];
+        if let Some(page) = of_page {
+            page[tgid as usize % PAGE] = NOBODY;
+            if page.iter().all(|node| *node == NOBODY) {
+                *of_page = None;
+            }
+        }
     }
 }
 
@@ -157,7 +181,7 @@ impl Hasher for TgidHasher {
 pub(crate) struct Table {
     slots: Vec<Option<Process>>,
     free: Vec<Node>,
-    by_tgid: HashMap<u32, Node, BuildHasherDefault<TgidHasher>>,
+    by_tgid: ByTgid,
     any_gone: bool,
     /// Who had the least rating when it was last looked up, the very least at the end.
     least: Vec<([u32; 2], Node)>,
@@ -171,30 +195,40 @@ impl Table {
 
     /// Number of live processes.
     pub fn count(&self) -> usize {
-        self.by_tgid.len()
+        self.by_tgid.count
     }
 
     /// The live process an id stands for now.
+    #[inline]
     pub fn find(&self, id: ProcessId) -> Option<Node> {
-        let node = *self.by_tgid.get(&id.tgid)?;
-        let known = self[node].id.start_ns;
-        let same = id.start_ns.is_none() || known.is_none() || id.start_ns == known;
+        let node = self.by_tgid.get(id.tgid)?;
+        let is_same = |known: Option<u64>| known.is_none() || id.start_ns == known;
+        let same = id.start_ns.is_none() || is_same(self[node].id.start_ns);
         same.then_some(node)
     }
 
     /// The same, made known if it was not. A different start time means that the number was recycled: the old
-    /// process is gone, and nothing of it passes to the new one. `None` for process 0 and when the table is full.
+    /// process is gone, and nothing of it passes to the new one. `None` for a number that no process has and when the
+    /// table is full.
+    #[inline]
     pub fn enter(&mut self, id: ProcessId) -> Option<Node> {
-        if id.tgid == 0 {
-            return None;
-        }
         if let Some(node) = self.find(id) {
-            let known = &mut self[node].id.start_ns;
-            *known = known.or(id.start_ns);
+            if id.start_ns.is_some() {
+                self[node].id.start_ns = id.start_ns;
+            }
             return Some(node);
         }
+        self.enter_new(id)
+    }
+
+    /// The same for one that is not in the table.
+    #[cold]
+    fn enter_new(&mut self, id: ProcessId) -> Option<Node> {
+        if id.tgid == 0 || id.tgid >= TGIDS {
+            return None;
+        }
         self.forget(ProcessId::from(id.tgid));
-        if self.by_tgid.len() >= MAX_PROCESSES {
+        if self.by_tgid.count >= MAX_PROCESSES {
             return None;
         }
         let node = self.free.pop().unwrap_or_else(|| {
@@ -210,8 +244,8 @@ impl Table {
     /// and none with input of its own; otherwise one user's processes could keep everybody's input out. Returns who left,
     /// if the scheduler has an entry of it.
     pub fn make_room(&mut self, newcomer: ProcessId) -> Option<ProcessId> {
-        let has_room = self.by_tgid.len() < MAX_PROCESSES || self.by_tgid.contains_key(&newcomer.tgid);
-        if has_room || newcomer.tgid == 0 {
+        let has_room = self.by_tgid.count < MAX_PROCESSES || self.by_tgid.get(newcomer.tgid).is_some();
+        if has_room || newcomer.tgid == 0 || newcomer.tgid >= TGIDS {
             return None;
         }
         let node = self.next_least().or_else(|| {
@@ -247,7 +281,7 @@ impl Table {
     /// The process is gone; its number may come back as another's. Its slot waits for [`Table::sweep`].
     pub fn forget(&mut self, id: ProcessId) {
         if let Some(node) = self.find(id) {
-            self.by_tgid.remove(&id.tgid);
+            self.by_tgid.remove(id.tgid);
             self[node].gone = true;
             self.any_gone = true;
         }
@@ -295,7 +329,7 @@ impl Table {
             let Some(process) = slot else { continue };
             if process.gone || !(process.matters() || in_use[node]) {
                 if !process.gone {
-                    self.by_tgid.remove(&process.id.tgid);
+                    self.by_tgid.remove(process.id.tgid);
                 }
                 *slot = None;
                 freed[node] = true;
@@ -390,6 +424,21 @@ mod tests {
         let node = table.enter(7.into()).unwrap();
         assert_eq!(table.enter(id(7, 1)), Some(node));
         assert_ne!(table.enter(id(7, 2)), Some(node));
+    }
+
+    /// A number that no process can have is refused, and takes no memory; a page whose last process has left is given back.
+    #[test]
+    fn numbers_beyond_all_are_refused() {
+        let mut table = Table::default();
+        for beyond in [0, TGIDS, u32::MAX] {
+            assert_eq!(table.enter(beyond.into()), None);
+            assert_eq!(table.make_room(beyond.into()), None);
+        }
+        assert!(table.by_tgid.pages.is_empty());
+        assert!(table.enter((TGIDS - 1).into()).is_some());
+        table.forget((TGIDS - 1).into());
+        assert_eq!((table.find((TGIDS - 1).into()), table.count()), (None, 0));
+        assert!(table.by_tgid.pages.iter().all(Option::is_none));
     }
 
     /// Swept slots are used again, and a full table refuses newcomers until somebody leaves.
