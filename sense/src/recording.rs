@@ -7,6 +7,7 @@
 //! The connection is set up by x11rb and then read directly into the one buffer that is zeroed ([`RecordBuffer`]), so that
 //! no key ever lies in a heap block somebody else frees.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,8 +31,16 @@ pub(crate) enum Events {
 }
 
 /// A running recording.
+///
+/// A client's input is recorded until it has been seen once in a period: more of it says nothing new, and each event recorded is one more
+/// thing the server does before it goes on to the client that waits for its answer (a fifth of the way from a motion to the window
+/// manager, with four busy CPUs).
 pub(crate) struct Recording {
     socket: File,
+    context: record::Context,
+    events: Events,
+    /// Clients whose input is not recorded for now.
+    seen: HashSet<u32>,
     buffer: RecordBuffer,
     base: u32,
     xinput_opcode: Option<u8>,
@@ -57,7 +66,43 @@ impl Recording {
         let (parts, _) = record::EnableContextRequest { context }.serialize(extension.major_opcode);
         let request: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         write_all(&socket, &request)?;
-        Ok(Self { socket, buffer: RecordBuffer::default(), base, xinput_opcode })
+        Ok(Self { socket, context, events, seen: HashSet::new(), buffer: RecordBuffer::default(), base, xinput_opcode })
+    }
+
+    /// Records no more input of the client with `base`, which may have died meanwhile, until [`Self::listen_again`].
+    pub(crate) fn has_seen(&mut self, control: &RustConnection, base: u32) -> Result<(), SessionEnd> {
+        if self.seen.insert(base) {
+            self.register(
+                control,
+                base,
+                record::Range { delivered_events: record::Range8::default(), ..range(self.events) },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The client with `base` died: what comes next with that base is another.
+    pub(crate) fn forget(&mut self, base: u32) {
+        self.seen.remove(&base);
+    }
+
+    /// Whether input of some client is not recorded for now.
+    pub(crate) fn is_deaf(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
+    /// A period is over: records everybody's input anew.
+    pub(crate) fn listen_again(&mut self, control: &RustConnection) -> Result<(), SessionEnd> {
+        for base in std::mem::take(&mut self.seen) {
+            self.register(control, base, range(self.events))?;
+        }
+        Ok(())
+    }
+
+    /// From now on `what` is recorded of the client with `base`, and nothing else.
+    fn register(&self, control: &RustConnection, base: u32, what: record::Range) -> Result<(), SessionEnd> {
+        control.record_register_clients(self.context, 0, &[base], &[what])?;
+        Ok(())
     }
 
     /// The resource id base of this recording's own connection.

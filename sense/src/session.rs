@@ -106,6 +106,8 @@ pub(crate) struct Session<'c, 'r> {
     pub(crate) tick_under_way: bool,
     last_record: Option<Instant>,
     rest_until: Option<Instant>,
+    /// When the period ends for which each recording knows whose input it has seen.
+    period_end: Instant,
 }
 
 /// Watches `display` until that ends.
@@ -142,9 +144,11 @@ impl<'c, 'r> Session<'c, 'r> {
         let mut own_bases: Vec<u32> = recordings.iter().map(Recording::base).collect();
         own_bases.push(setup.resource_id_base);
         let windows = Windows::new(root, setup.resource_id_mask, own_bases.iter().copied());
+        let tally = Tally::new(report, Instant::now());
         let mut session = Self {
             link: Link::new(conn, root)?,
-            tally: Tally::new(report, Instant::now()),
+            period_end: tally.period_end(),
+            tally,
             windows,
             atoms,
             offers,
@@ -257,10 +261,7 @@ impl<'c, 'r> Session<'c, 'r> {
             let now = Instant::now();
             self.tick(now)?;
             self.tell_size(now)?;
-            if self.tally.end_period(now)? && !self.offers.record {
-                // Deaths are not told of without RECORD: a base may be another client's by now.
-                self.tally.clients.forget_all_but(&self.own_bases);
-            }
+            self.end_period(now)?;
             let asked = self.link.send()?;
             // Sending may have read events, which poll would not tell of.
             let handled = if ready.control || asked { self.read_control()? } else { 0 };
@@ -273,12 +274,32 @@ impl<'c, 'r> Session<'c, 'r> {
         }
     }
 
+    /// Ends the period if its time is over.
+    fn end_period(&mut self, now: Instant) -> Result<(), SessionEnd> {
+        // Whatever was counted since may have ended it already.
+        self.tally.end_period(now)?;
+        if self.tally.period_end() == self.period_end {
+            return Ok(());
+        }
+        self.period_end = self.tally.period_end();
+        if !self.offers.record {
+            // Deaths are not told of without RECORD: a base may be another client's by now.
+            self.tally.clients.forget_all_but(&self.own_bases);
+        }
+        self.recordings.iter_mut().try_for_each(|recording| recording.listen_again(self.link.conn))
+    }
+
+    /// When everybody's input has to be recorded again.
+    fn listening_due(&self) -> Option<Instant> {
+        self.recordings.iter().any(Recording::is_deaf).then_some(self.period_end)
+    }
+
     /// Waits for something to do.
     fn wait(&mut self) -> Result<Ready, SessionEnd> {
         let now = Instant::now();
         let resting = self.rest_until.is_some_and(|until| until > now);
         let resting_until = self.rest_until.filter(|_| resting);
-        let due = [self.tick_due(now), self.tally.period_due(), self.size_due(), resting_until];
+        let due = [self.tick_due(now), self.tally.period_due(), self.listening_due(), self.size_due(), resting_until];
         let timeout = due.into_iter().flatten().min().map_or(PollTimeout::NONE, |due| {
             // Rounded up: a timer that ends early would only be set again.
             let millis = due.saturating_duration_since(now).as_nanos().div_ceil(1_000_000);
@@ -312,6 +333,7 @@ impl<'c, 'r> Session<'c, 'r> {
         self.rest_until = busy.then(|| now + RECORDING_REST);
         let mut input = HashSet::new();
         let mut asks = Vec::new();
+        let mut died = Vec::new();
         let (tally, mut closed) = (&mut self.tally, Ok(()));
         for (recording, _) in self.recordings.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
             input.clear();
@@ -324,9 +346,14 @@ impl<'c, 'r> Session<'c, 'r> {
                 Recorded::Died { base } => {
                     tally.clients.died(base);
                     input.remove(&base);
+                    died.push(base);
                 }
                 Recorded::Input { .. } | Recorded::Ended => {}
             })?;
+            input.iter().try_for_each(|base| recording.has_seen(self.link.conn, *base))?;
+        }
+        for base in died {
+            self.recordings.iter_mut().for_each(|recording| recording.forget(base));
         }
         closed?;
         asks.into_iter().try_for_each(|ask| self.ask_pid(ask))

@@ -75,15 +75,20 @@ impl<'r> Tally<'r> {
 
     /// When the current period must be ended, if it has anything to tell.
     pub(crate) fn period_due(&self) -> Option<Instant> {
-        let periods = u32::try_from(self.current + 1).unwrap_or(u32::MAX);
-        self.periods.something_to_say().then(|| self.started + PERIOD * periods)
+        self.periods.something_to_say().then(|| self.period_end())
     }
 
-    /// Ends the current period if its time is over; true if so.
-    pub(crate) fn end_period(&mut self, now: Instant) -> Result<bool, Closed> {
+    /// When the current period ends.
+    pub(crate) fn period_end(&self) -> Instant {
+        let periods = u32::try_from(self.current + 1).unwrap_or(u32::MAX);
+        self.started + PERIOD * periods
+    }
+
+    /// Ends the current period if its time is over.
+    pub(crate) fn end_period(&mut self, now: Instant) -> Result<(), Closed> {
         let number = now.saturating_duration_since(self.started).as_secs();
         if number <= self.current {
-            return Ok(false);
+            return Ok(());
         }
         let clients = self.periods.end(self.current);
         self.current = number;
@@ -91,7 +96,7 @@ impl<'r> Tally<'r> {
         if !clients.is_empty() {
             self.report.send(&SenseMessage::Period { clients })?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Sends any other message.

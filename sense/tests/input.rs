@@ -19,6 +19,17 @@ use x11rb::protocol::xproto::{
 
 const TWO_PERIODS: Duration = Duration::from_millis(2200);
 
+/// A client with a window that has the keys.
+fn typed_into(server: &Server) -> (Painter, u32) {
+    let painter = Painter::new(&server.name());
+    let window = painter.window(rectangle(0, 0, 400, 400));
+    let select = ChangeWindowAttributesAux::new().event_mask(CoreMask::KEY_PRESS);
+    painter.conn.change_window_attributes(window, &select).unwrap();
+    painter.conn.set_input_focus(InputFocus::NONE, window, x11rb::CURRENT_TIME).unwrap();
+    painter.sync();
+    (painter, window)
+}
+
 fn receives_input(pid: u32) -> impl FnMut(&SenseMessage) -> bool {
     move |message| matches!(message, SenseMessage::Input { pid: told } if *told == pid)
 }
@@ -146,12 +157,7 @@ fn a_grabbed_server_holds_no_input_back() {
         return;
     }
     let server = Server::start(&[]);
-    let painter = Painter::new(&server.name());
-    let window = painter.window(rectangle(0, 0, 400, 400));
-    let select = ChangeWindowAttributesAux::new().event_mask(CoreMask::KEY_PRESS);
-    painter.conn.change_window_attributes(window, &select).unwrap();
-    painter.conn.set_input_focus(InputFocus::NONE, window, x11rb::CURRENT_TIME).unwrap();
-    painter.sync();
+    let (painter, window) = typed_into(&server);
     let mut watcher = Watcher::start(&server.name());
     painter.conn.grab_server().unwrap();
     // Damage, so that there is a question the server does not answer while grabbed.
@@ -214,4 +220,26 @@ fn remote_clients_are_nobodys() {
     remote.conn.flush().unwrap();
     let heard = watcher.listen(TWO_PERIODS);
     assert!(heard.0.is_empty(), "{heard:?}");
+}
+
+/// Of a client that is used on and on every period tells, though of each period only its first input is recorded.
+#[test]
+fn every_period_tells_of_input() {
+    if !have(&["Xvfb"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let (_painter, _) = typed_into(&server);
+    let mut watcher = Watcher::start(&server.name());
+    let hand = Painter::new(&server.name());
+    let (mut periods, until) = (0, Instant::now() + Duration::from_millis(4200));
+    let has_input = |message: &SenseMessage| {
+        matches!(message, SenseMessage::Period { clients }
+            if clients.iter().any(|client| client.input && client.pid == std::process::id()))
+    };
+    while Instant::now() < until {
+        hand.key();
+        periods += watcher.listen(Duration::from_millis(50)).0.iter().filter(|message| has_input(message)).count();
+    }
+    assert!(periods >= 3, "{periods} of four periods");
 }
