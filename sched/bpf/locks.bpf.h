@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Locks of the kernel: a HuC task that sleeps for one lends its class to whoever holds it.
+ * Locks of the kernel: a HuC task that sleeps for one lends its class to whoever holds it, a real-time one class HUCIN.
  *
  * Whom the person needs may wait for somebody nobody needs: khugepaged held the X server's mmap_lock, with one slice in 0.7 s beside
  * ten busy processes, and a key was on the screen four seconds late. The kernel inherits no priority through a mutex or a
  * read-write semaphore, but both name their holder (of readers, the last one; it may not be the one that is waited for).
+ * The same for who is of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE: khugepaged, which held its mmap_lock, kept a SCHED_FIFO program of the laboratory
+ * waiting for 2.8 s; a sound server's thread would be no better off.
  *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
@@ -19,38 +21,16 @@ enum { LCB_READ = 2, LCB_WRITE = 4, LCB_MUTEX = 32 };
 /* Both keep flags in the lowest bits of their holder's address. */
 enum { OWNER_FLAGS = 7 };
 
-/* Locks that a HuC task sleeps for: address -> pid of the one that went to sleep last. */
+/* Above all of ours: SCHED_FIFO, SCHED_RR, SCHED_DEADLINE, and who has inherited that through a futex (include/linux/sched/prio.h). */
+enum { MAX_RT_PRIO = 100 };
+
+/* Locks that a HuC or a real-time task sleeps for: address -> pid of the one that went to sleep last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, u64);
 	__type(value, u32);
 } wanted_locks SEC(".maps");
-
-SEC("tp_btf/contention_begin")
-int BPF_PROG(ll_contention_begin, void *lock, unsigned int flags)
-{
-	struct task_ctx *tctx;
-
-	if (flags != LCB_MUTEX && flags != LCB_READ && flags != LCB_WRITE)
-		return 0;
-	tctx = task_ctx_of(bpf_get_current_task_btf());
-	if (!tctx)
-		return 0;
-	tctx->blocked_on = (u64)lock;
-	tctx->blocked_on_mutex = flags == LCB_MUTEX;
-	return 0;
-}
-
-SEC("tp_btf/contention_end")
-int BPF_PROG(ll_contention_end, void *lock, int result)
-{
-	struct task_ctx *tctx = task_ctx_of(bpf_get_current_task_btf());
-
-	if (tctx && tctx->blocked_on == (u64)lock)
-		tctx->blocked_on = 0;
-	return 0;
-}
 
 /* Who holds the lock that @tctx waits for: an address that may be out of date. A kernel with PREEMPT_RT does it all by itself. */
 static u64 holder_of_lock(const struct task_ctx *tctx)
@@ -66,25 +46,59 @@ static u64 holder_of_lock(const struct task_ctx *tctx)
 	return owner & ~(u64)OWNER_FLAGS;
 }
 
-/* @holder has the class of @waiter for a lock, until that wakes up. */
-static void lend_class(struct task_ctx *of_holder, u32 holder, struct task_ctx *of_waiter, u32 waiter)
+/* Is @p above all of ours? Then we are not told when it sleeps and wakes up. */
+static bool is_above(const struct task_struct *p)
 {
-	of_holder->lock_class = of_waiter->class;
+	return p->prio < MAX_RT_PRIO;
+}
+
+/* The class that @p, of @tctx, lends to who holds what it waits for: most urgent where it is above all of ours. */
+static u32 class_to_lend(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return is_above(p) ? LL_CLASS_HUCIN : tctx->class;
+}
+
+/*
+ * May a real-time task lend @of_holder its class for nothing? What holders run for it comes back to them in ten times the time: or somebody with one
+ * real-time thread, that sleeps, and a lock would be HUCIN with all others for good.
+ */
+static bool may_be_lent_freely(struct task_ctx *of_holder)
+{
+	u64 now = scx_bpf_now(), back_ns = (now - of_holder->lock_lent_ns) / 10;
+
+	of_holder->lock_lent_ns = now;
+	of_holder->lock_ran_ns -= back_ns < of_holder->lock_ran_ns ? back_ns : of_holder->lock_ran_ns;
+	return of_holder->lock_ran_ns < lock_budget_ns;
+}
+
+/* @holder has @class for a lock, until @waiter wakes up; @is_free: that pays nothing for it. */
+static void lend_class(struct task_ctx *of_holder, u32 holder, u32 class, struct task_ctx *of_waiter, u32 waiter, bool is_free)
+{
+	of_holder->lock_class = class;
 	of_holder->lock_waiter = waiter;
-	of_holder->lock_ran_ns = 0;
+	if (!is_free)
+		of_holder->lock_ran_ns = 0;
 	of_holder->rating_epoch = 0;
 	of_waiter->lent_to = holder;
 	count(LL_STAT_lent_for_lock);
 }
 
-/* @p goes to sleep for a lock: its holder is of @p's class from now on. If it waits, this CPU takes it at
+/* May @holder have @class for a lock? A kernel thread that runs before everybody may: it does not do so for long. */
+static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_holder, u32 class, bool is_free)
+{
+	u32 own = of_holder->class;
+
+	return !is_above(holder) && (!is_free || may_be_lent_freely(of_holder)) && (own == LL_CLASS_KTHREAD || (own > class && own < LL_NR_CLASSES));
+}
+
+/* @p goes to sleep for a lock: its holder has its class from now on. If it waits, this CPU takes it at
  * its next dispatch (raise_holder): after who was put straight behind the running task, if somebody was. */
 static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 address = holder_of_lock(tctx);
+	u32 pid = p->pid, class = class_to_lend(p, tctx);
 	struct task_struct *holder;
 	struct task_ctx *of_holder;
-	u32 pid = p->pid;
 
 	bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, BPF_ANY);
 	if (!address)
@@ -93,8 +107,8 @@ static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 	if (!holder)
 		return;
 	of_holder = task_ctx_of(holder);
-	if (of_holder && (u64)holder == address && of_holder->class > tctx->class && of_holder->class < LL_NR_CLASSES) {
-		lend_class(of_holder, holder->pid, tctx, pid);
+	if (of_holder && (u64)holder == address && may_be_lent(holder, of_holder, class, is_above(p))) {
+		lend_class(of_holder, holder->pid, class, tctx, pid, is_above(p));
 		this_cpu_ctx()->raise_pid = holder->pid;
 	}
 	bpf_task_release(holder);
@@ -120,7 +134,7 @@ static void take_back(struct task_ctx *tctx, u32 pid)
 		of_holder->lock_class = LL_NR_CLASSES;
 		of_holder->rating_epoch = 0;
 		running = &cpu_ctx_of(scx_bpf_task_cpu(holder))->class;
-		if (scx_bpf_task_running(holder))
+		if (scx_bpf_task_running(holder) && of_holder->class != LL_CLASS_KTHREAD)
 			__sync_val_compare_and_swap(running, of_holder->class, LL_CLASS_OTHER);
 	}
 	bpf_task_release(holder);
@@ -131,20 +145,25 @@ static void pass_on(struct task_struct *p, struct task_ctx *tctx, u32 pid)
 {
 	struct task_struct *waiter = bpf_task_from_pid(pid);
 	struct task_ctx *of_waiter;
+	u32 class;
 
 	if (!waiter)
 		return;
 	of_waiter = task_ctx_of(waiter);
-	if (of_waiter && of_waiter->blocked_on == tctx->blocked_on && tctx->class > of_waiter->class && tctx->class < LL_NR_CLASSES) {
+	if (!of_waiter)
+		goto out;
+	class = class_to_lend(waiter, of_waiter);
+	if (of_waiter->blocked_on == tctx->blocked_on && may_be_lent(p, tctx, class, is_above(waiter))) {
 		if (of_waiter->lent_to)
 			take_back(of_waiter, pid);
-		lend_class(tctx, p->pid, of_waiter, pid);
+		lend_class(tctx, p->pid, class, of_waiter, pid, is_above(waiter));
 		refresh_rating(p, tctx);
 	}
+out:
 	bpf_task_release(waiter);
 }
 
-/* @p wakes up, which slept for a lock: it has that now, or is about to. */
+/* @p, which slept for a lock, has that now, or is about to. */
 static void leave_lock(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 lock = tctx->blocked_on;
@@ -158,6 +177,42 @@ static void leave_lock(struct task_struct *p, struct task_ctx *tctx)
 		take_back(tctx, p->pid);
 }
 
+SEC("tp_btf/contention_begin")
+int BPF_PROG(ll_contention_begin, void *lock, unsigned int flags)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_ctx *tctx;
+
+	if (flags != LCB_MUTEX && flags != LCB_READ && flags != LCB_WRITE)
+		return 0;
+	tctx = task_ctx_of(p);
+	if (!tctx)
+		return 0;
+	tctx->blocked_on = (u64)lock;
+	tctx->blocked_on_mutex = flags == LCB_MUTEX;
+	if (!is_above(p))
+		return 0;
+	/* Somebody else was faster, and it begins to wait again. */
+	if (tctx->lent_to)
+		take_back(tctx, p->pid);
+	lend_to_holder(p, tctx);
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(ll_contention_end, void *lock, int result)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (!tctx || tctx->blocked_on != (u64)lock)
+		return 0;
+	if (is_above(p) || tctx->lent_to)
+		leave_lock(p, tctx);
+	tctx->blocked_on = 0;
+	return 0;
+}
+
 /* The holder to whom a task of this CPU has just lent its class changes queue, if it waits. */
 static void raise_holder(struct cpu_ctx *cctx)
 {
@@ -169,7 +224,7 @@ static void raise_holder(struct cpu_ctx *cctx)
 		return;
 	of_holder = task_ctx_of(holder);
 	if (of_holder && waiting_class(of_holder) < LL_NR_CLASSES)
-		requeue_process(queue_of(holder, waiting_class(of_holder), scx_bpf_task_cpu(holder)), holder->tgid, holder->pid);
+		requeue_process(queue_of(holder, of_holder, waiting_class(of_holder), queue_cpu(holder, of_holder)), holder->tgid, holder->pid);
 	bpf_task_release(holder);
 }
 

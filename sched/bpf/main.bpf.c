@@ -23,18 +23,30 @@
  * place.bpf.h    idle CPU, victim or queue          share.bpf.h   the guaranteed share
  * timer.bpf.h    ends of slices, long waits         publish.bpf.h  new ratings take effect
  * locks.bpf.h    who holds what a HuC task waits for
+ * coop.bpf.h     cooperative threads: what they say and are told
+ * release.bpf.h  when they are due                group.bpf.h   who of them goes first
+ * login.bpf.h    who is not to be locked out
+ * reserve.bpf.h  reservations: who has one        deadline.bpf.h  and by when it is to be kept
+ * load.bpf.h     how much load they make, and who loses one for that
+ * slice.bpf.h    how long who runs may do so
  * math/          the arithmetic, tested on the host
  */
 #include <scx/common.bpf.h>
 #include <bpf_experimental.h>
 #include "../../abi/include/sched_abi.h"
+#include "../../abi/include/coop_abi.h"
 #include "math/fair.h"
 #include "math/slice.h"
+#include "math/heap.h"
+#include "math/reserve.h"
 
 char _license[] SEC("license") = "GPL";
 UEI_DEFINE(uei);
 
 enum { LL_MAX_CPUS = 1024 };
+
+/* The slice of who must not run now, but does. */
+enum { AT_ONCE_NS = 1000 };
 
 #include "tunables.bpf.h"
 #include "task.bpf.h"
@@ -43,8 +55,16 @@ enum { LL_MAX_CPUS = 1024 };
 #include "cgroup.bpf.h"
 #include "queue.bpf.h"
 #include "share.bpf.h"
+#include "release.bpf.h"
+#include "group.bpf.h"
+#include "coop.bpf.h"
+#include "login.bpf.h"
+#include "reserve.bpf.h"
 #include "place.bpf.h"
 #include "timer.bpf.h"
+#include "deadline.bpf.h"
+#include "load.bpf.h"
+#include "slice.bpf.h"
 #include "publish.bpf.h"
 #include "locks.bpf.h"
 
@@ -53,12 +73,21 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 {
 	u64 ran_ns = now - tctx->charged_at_ns, scale;
 
+	/* Another CPU changes it, its nice value or where it may run, and that one's clock is a little behind. */
+	if ((s64)ran_ns < 0)
+		return;
 	tctx->charged_at_ns = now;
 	if (tctx->class == LL_CLASS_KTHREAD)
-		return;
+		return spend_first(p, tctx, ran_ns);
+	if (tctx->coop.standing & COOP_DEMOTED_OVERRAN)
+		run_beyond(tctx, ran_ns);
 	scale = cgroup_scale(tctx->cgroup_slot, tctx->class, now);
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
-	account_share(cctx, tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
+	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
+	if (tctx->reserve.number)
+		charge_reserved(p, tctx, cctx, ran_ns, now);
+	if (tctx->login.left_ns)
+		spend_login(tctx, ran_ns);
 	if (tctx->lock_class < LL_NR_CLASSES) {
 		spend_lock_budget(tctx, ran_ns);
 	} else if (is_huc_class(tctx->class)) {
@@ -72,17 +101,24 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 /* @p begins to want a CPU, or wants it still: @woken by somebody, or else new, preempted, or moved. */
 static void becomes_runnable(struct task_struct *p, struct task_ctx *tctx, bool woken)
 {
+	if (woken && is_kthread(p))
+		renew_first(p, tctx);
+	if (woken && tctx->login.is_one)
+		refill_login(tctx);
 	refresh_rating(p, tctx);
+	/* Whose place it catches up with depends on where it stays. */
+	if (tctx->coop.cell)
+		home_of(p, tctx);
 	if (woken) {
 		if (tctx->blocked_on)
 			leave_lock(p, tctx);
-		if (is_kthread(p))
-			tctx->indirect_ran_ns = 0;
 		note_wakeup(p, tctx);
 		tctx->wakeable_at_ns = scx_bpf_now();
 	}
 	catch_up_vtime(p, tctx, woken);
 	count_runnable(p, tctx);
+	if (tctx->reserve.number)
+		wants_cpu(tctx);
 }
 
 s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -94,35 +130,68 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 	if (!tctx)
 		return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	becomes_runnable(p, tctx, !(wake_flags & SCX_WAKE_FORK));
+	if (tctx->coop.cell)
+		return select_home(p, tctx);
+	if (tctx->reserve.number && select_reserved(p, tctx, &cpu))
+		return cpu;
 	if ((wake_flags & SCX_WAKE_SYNC) && follows_waker(p, tctx, cpu, prev_cpu)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, 0);
 		end_slice_in(cpu, cpu_ctx_of(cpu), HANDS_OVER_WAIT_NS, tctx->wakeable_at_ns);
 		count(LL_STAT_wakeups_direct);
 		return cpu;
 	}
-	cpu = prev_cpu;
-	/* With no CPU idle there is nothing to choose from, and the kernel would take a while to find that out. */
-	if (!all_busy())
-		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	cpu = pick_idle(p, tctx, prev_cpu, wake_flags, &idle);
 	if (idle) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), 0);
-		count(LL_STAT_wakeups_direct);
+		run_next(p, tctx, 0, LL_STAT_wakeups_direct);
 		return cpu;
 	}
 	victim = pick_victim(p, tctx, prev_cpu);
 	if (victim < 0)
 		return cpu;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), SCX_ENQ_PREEMPT);
-	count(LL_STAT_wakeups_preempting);
+	run_next(p, tctx, SCX_ENQ_PREEMPT, LL_STAT_wakeups_preempting);
 	return victim;
+}
+
+/* @p, which @wakes up or has run before, waits in a queue, and nobody makes way at once. */
+static void call_cpu(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool wakes)
+{
+	if (wakes)
+		share_slice(tctx, cpu, cctx);
+	kick_idle_cpu(p, tctx);
+}
+
+/* @p waits in a queue of @cpu's: for its class, and for what else it has. @victim makes way for it; -1: nobody does. */
+static void enqueue_waiting(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim, u64 enq_flags)
+{
+	if (tctx->coop.cell)
+		enqueue_coop(p, tctx, enq_flags);
+	else
+		enqueue_in_class(p, tctx, cpu, enq_flags);
+	if (tctx->reserve.number)
+		enqueue_reserved(p, tctx);
+	if (tctx->coop.cell)
+		return;
+	if (victim >= 0)
+		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+	else
+		call_cpu(p, tctx, cpu, cpu_ctx_of(cpu), enq_flags & SCX_ENQ_WAKEUP);
+}
+
+/* Before everybody but others of its kind. */
+static void enqueue_kthread(struct task_struct *p, const struct cpu_ctx *cctx, u64 enq_flags)
+{
+	if (cctx->class > LL_CLASS_KTHREAD)
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
 }
 
 void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	s32 cpu = scx_bpf_task_cpu(p), victim;
+	s32 cpu = scx_bpf_task_cpu(p), victim = -1;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
+	enum reserved_place place = BY_CLASS;
 
 	if (!tctx) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_min_ns, enq_flags);
@@ -131,31 +200,36 @@ void BPF_STRUCT_OPS(ll_enqueue, struct task_struct *p, u64 enq_flags)
 	/* It may come from a queue, out of which it was taken to be changed. */
 	unmark_waiting(tctx);
 	becomes_runnable(p, tctx, wakes && !(enq_flags & SCX_ENQ_CPU_SELECTED));
-	if (tctx->class == LL_CLASS_KTHREAD) {
-		if (cctx->class > LL_CLASS_KTHREAD)
-			enq_flags |= SCX_ENQ_PREEMPT;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
+	if (tctx->class == LL_CLASS_KTHREAD)
+		return enqueue_kthread(p, cctx, enq_flags);
+	if (tctx->reserve.number)
+		place = place_reserved(p, tctx, cpu, enq_flags);
+	if (place == RUNS_NEXT)
 		return;
-	}
+	if (place == BY_DEADLINE || is_away(p, tctx))
+		goto queue;
 	if (is_idle(cctx, cpu) || (wakes && runs_next(p, tctx, cpu, cctx))) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
-		count(LL_STAT_wakeups_direct);
+		run_next(p, tctx, enq_flags, LL_STAT_wakeups_direct);
 		return;
 	}
 	victim = pick_victim(p, tctx, cpu);
 	if (victim == cpu) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags | SCX_ENQ_PREEMPT);
-		count(LL_STAT_wakeups_preempting);
+		run_next(p, tctx, enq_flags | SCX_ENQ_PREEMPT, LL_STAT_wakeups_preempting);
 		return;
 	}
-	enqueue_in_class(p, tctx, cpu, enq_flags);
-	if (victim >= 0) {
-		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
-		return;
-	}
-	if (wakes)
-		share_slice(tctx, cpu, cctx);
-	kick_idle_cpu(p);
+queue:
+	enqueue_waiting(p, tctx, cpu, victim, enq_flags);
+}
+
+/* @p, of @tctx, has run until now, and could go on. */
+static void settle_stint(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
+{
+	charge(p, tctx, cctx, now);
+	police_slice(tctx, cctx);
+	refresh_rating(p, tctx);
+	/* Or one that goes on and on would be ever further behind. */
+	if (is_pinned(p, tctx))
+		catch_up_vtime(p, tctx, false);
 }
 
 /* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */
@@ -182,7 +256,7 @@ static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 		if (cctx->own_turn && scx_bpf_dsq_move_to_local(pinned_queue(cpu, LL_CLASS_OTHER), 0))
 			return true;
 	}
-	return take_rescued(cpu) || take_from_class(cpu, cctx, LL_CLASS_OTHER);
+	return take_rescued(cpu) || take_next(cpu, cctx, LL_CLASS_OTHER);
 }
 
 /* Try the HuC classes above @below, most urgent first. */
@@ -193,7 +267,7 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	bpf_for(class, LL_CLASS_HUCIN, LL_CLASS_OTHER) {
 		if (class >= below || !(waiting[class_index(class)] | pinned_waiting(cctx, class)))
 			continue;
-		if (take_from_class(cpu, cctx, class)) {
+		if (take_next(cpu, cctx, class)) {
 			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
 			return true;
 		}
@@ -203,40 +277,23 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	return false;
 }
 
-/* The slices of class OTHER tasks: shorter, the more of them wait. Good for LOOK_AGAIN_NS. */
-static void size_slices(struct cpu_ctx *cctx, u64 now)
+/* Have the thread run, or go on, whose release is due, if there is one; @tctx is of @prev, where that could go on. */
+static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	u64 queued;
-
-	if (now - cctx->slice_at_ns < LOOK_AGAIN_NS)
-		return;
-	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER) +
-		 pinned_waiting(cctx, RESCUED);
-	cctx->slice_at_ns = now;
-	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
-	cctx->share_slice_ns = ll_share_slice(share_round_ns, share_pm, queued, share_slice_min_ns, slice_min_ns);
+	if (!tctx || !goes_on_for_release(tctx, cctx))
+		return take_due(cpu, cctx, tctx ? tctx->class : LL_NR_CLASSES);
+	go_on(prev, tctx, cpu, cctx, now);
+	return true;
 }
 
-/* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
-static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+/* Have the task run, or go on, that is entitled to @cpu and has the earliest deadline, if there is one; @tctx is of @prev, where that could go on. */
+static bool dispatch_deadline(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	bool overtook = cctx->claim && cctx->claim - 1 < tctx->class && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
-	u64 slice;
+	enum first_deadline found = find_first_deadline(prev, tctx, cpu, cctx, now);
 
-	cctx->claim = 0;
-	cctx->class = tctx->class;
-	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
-	note_virtual_time(p, tctx, cctx, now);
-	if (tctx->class != LL_CLASS_OTHER && !tctx->rescued) {
-		arm_slice_end(cpu, cctx, slice_of(tctx), now);
-		return;
-	}
-	size_slices(cctx, now);
-	slice = overtook ? 1000 : cctx->other_slice_ns;
-	/* Not only while somebody is at the desk: hubs are HUCIN always. */
-	if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
-		slice = share_is_due(cctx) ? cctx->share_slice_ns : 1000;
-	arm_slice_end(cpu, cctx, slice, now);
+	if (found == DEADLINE_GOES_ON && tctx)
+		go_on(prev, tctx, cpu, cctx, now);
+	return found != NO_DEADLINE;
 }
 
 /* Does a HuC task want @cctx, one that waits or the one that has just run there? */
@@ -254,17 +311,17 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (cctx->raise_pid)
 		raise_holder(cctx);
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+	look_at_coop_clock(cctx);
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tctx = task_ctx_of(prev);
-		if (tctx) {
-			charge(prev, tctx, cctx, now);
-			refresh_rating(prev, tctx);
-			/* Or one that goes on and on would be ever further behind. */
-			if (is_pinned(prev))
-				catch_up_vtime(prev, tctx, false);
-			prev_class = tctx->class;
-		}
+	if (tctx) {
+		settle_stint(prev, tctx, cctx, now);
+		prev_class = tctx->class;
 	}
+	if (cctx->reservations && dispatch_deadline(prev, tctx, cpu, cctx, now))
+		return;
+	if (cctx->coop_threads && dispatch_release(prev, tctx, cpu, cctx, now))
+		return;
 	if (tracking && huc_wants(cctx, prev_class) && share_is_due(cctx) && take_other(cpu, cctx)) {
 		count(LL_STAT_share_grants);
 		return;
@@ -277,10 +334,9 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		count(LL_STAT_dispatched_other);
 		return;
 	}
-	if (!tctx)
+	if (!tctx || (tctx->coop.group && take_more_important(cpu, prev, tctx)))
 		return;
-	scx_bpf_task_set_slice(prev, slice_of(tctx));
-	occupy(prev, tctx, cpu, cctx, now);
+	go_on(prev, tctx, cpu, cctx, now);
 }
 
 /* How long @tctx has waited since it was woken; at least 1, and the waker's clock may have been a little ahead of ours. */
@@ -298,7 +354,6 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	/* Who was rescued may be far ahead of its class: whoever wakes next must not be put there, too. */
 	tctx->rescued = waiting_class(tctx) == RESCUED;
 	unmark_waiting(tctx);
 	refresh_rating(p, tctx);
@@ -306,12 +361,17 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	count_runnable(p, tctx);
 	if (tctx->pinned_clock == pinned_clock(cpu, tctx->class))
 		be_forgiven(tctx, cpu, cctx, tctx->class);
+	if (tctx->coop.cell)
+		withdraw_coop(tctx);
+	if (tctx->reserve.number) {
+		withdraw_reserved(tctx);
+		wants_cpu(tctx);
+	}
+	look_at_coop_clock(cctx);
 	tctx->charged_at_ns = now;
 	cctx->has_next = 0;
 	cctx->hands_over = tctx->handed_over;
 	cctx->woke_sync_at_ns = 0;
-	if (!tctx->rescued && tctx->class < LL_NR_CLASSES && ll_vtime_before(class_vtime[tctx->class], tctx->vtime))
-		class_vtime[tctx->class] = tctx->vtime;
 	/* Recorded when it stops: here it would make it wait. */
 	tctx->waited_ns = tctx->wakeable_at_ns && is_huc_class(tctx->class) ? waited_ns(tctx, now) : 0;
 	tctx->wakeable_at_ns = 0;
@@ -329,14 +389,38 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx, cctx, now);
+	police_slice(tctx, cctx);
+	cctx->coop_until_ns = 0;
+	cctx->runs_deadline_ns = 0;
 	note_handover(tctx, cctx, !runnable, now);
 	if (runnable)
 		return;
+	/* Not where it is only taken off its queue to be changed, its affinity say. */
+	if (tctx->coop.cell && p->__state)
+		sleep_coop(p, tctx);
 	if (tctx->blocked_on && is_huc_class(tctx->class))
 		lend_to_holder(p, tctx);
 	/* The timer that rescues may have marked it while it was being taken. */
 	unmark_waiting(tctx);
 	uncount_runnable(tctx);
+	if (tctx->reserve.number) {
+		withdraw_reserved(tctx);
+		wants_no_more(tctx, p->__state & TASK_INTERRUPTIBLE);
+	}
+}
+
+/* @p gives up the CPU, and if it is cooperative, says until when. Without this the kernel would end its slice, no more. */
+bool BPF_STRUCT_OPS(ll_yield, struct task_struct *p, struct task_struct *to)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	/* yield_to(), as hypervisors call it: to whom is for the queues to say. */
+	if (to)
+		return false;
+	if (tctx)
+		yield_coop(p, tctx);
+	scx_bpf_task_set_slice(p, 0);
+	return false;
 }
 
 /* @p leaves us: it ends, or gets a class above ours. */
@@ -348,6 +432,11 @@ void BPF_STRUCT_OPS(ll_disable, struct task_struct *p)
 		return;
 	unmark_waiting(tctx);
 	uncount_runnable(tctx);
+	leave_reservation(tctx);
+	if (is_exiting(p))
+		exit_coop(p, tctx);
+	else
+		leave_coop(tctx);
 }
 
 /* A task of a class above ours (FIFO, RR, DEADLINE) took @cpu: what waits in its local queue may run elsewhere. */
@@ -373,9 +462,12 @@ s32 BPF_STRUCT_OPS(ll_init_task, struct task_struct *p, struct scx_init_task_arg
 	tctx->counted_class = LL_NR_CLASSES;
 	tctx->waits = WAITS_NOT;
 	tctx->pinned_clock = NO_PINNED_CLOCK;
+	tctx->coop.queue = NR_RELEASE_QUEUES;
 	tctx->cgroup_slot = slot_of(args->cgroup);
-	if (args->fork)
+	if (args->fork) {
 		inherit_rating(p, tctx);
+		fork_reservation(p, tctx);
+	}
 	return 0;
 }
 
@@ -383,8 +475,11 @@ void BPF_STRUCT_OPS(ll_exit_task, struct task_struct *p, struct scx_exit_task_ar
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 
-	if (tctx)
+	if (tctx) {
 		return_budget(p, tctx);
+		end_login(p, tctx);
+		end_reserving(tctx);
+	}
 	/* Its first thread may end before the others. Of a fork that failed there was only one. */
 	if (args->cancelled ? p->pid == p->tgid : !p->signal->live.counter)
 		forget_process(p->tgid);
@@ -415,12 +510,15 @@ void BPF_STRUCT_OPS(ll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(ll_init)
 {
-	u32 cpu;
+	u32 cpu, i;
 
 	share_now_pm = share_pm;
-	bpf_for(cpu, 0, nr_cpus)
+	bpf_for(cpu, 0, nr_cpus) {
 		cpu_ctx_of(cpu)->class = LL_NR_CLASSES;
-	return create_queues() ?: start_timers();
+		bpf_for(i, 0, NR_TIMED_QUEUES)
+			set_first(cpu, i, COOP_ABI_NEVER);
+	}
+	return create_queues() ?: start_timers() ?: start_load_timer();
 }
 
 void BPF_STRUCT_OPS(ll_exit, struct scx_exit_info *ei)
@@ -434,6 +532,7 @@ SCX_OPS_DEFINE(limelight_ops,
 	       .dispatch		= (void *)ll_dispatch,
 	       .running			= (void *)ll_running,
 	       .stopping		= (void *)ll_stopping,
+	       .yield			= (void *)ll_yield,
 	       .disable			= (void *)ll_disable,
 	       .cpu_release		= (void *)ll_cpu_release,
 	       .init_task		= (void *)ll_init_task,

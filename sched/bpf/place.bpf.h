@@ -15,10 +15,13 @@ static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 {
 	u32 running = cctx->class;
 
-	if (running >= LL_NR_CLASSES || cctx->claim)
+	/* Who runs on a reservation makes way for an earlier deadline only (deadline.bpf.h). */
+	if (running >= LL_NR_CLASSES || cctx->claim || cctx->runs_deadline_ns)
 		return false;
 	if (running != class)
 		return running > class;
+	if (cctx->coop_until_ns)
+		return false;
 	return ll_vtime_before(vtime + preempt_lag_ns, running_vtime(cctx, scx_bpf_now()));
 }
 
@@ -32,33 +35,87 @@ static bool try_victim(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return yields_to(cctx, tctx->class, tctx->vtime) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	return (yields_to(cctx, tctx->class, tctx->vtime) || (tctx->coop.cell && makes_way_for_release(cctx, tctx))) &&
+	       bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
 	       claim_cpu(cctx, tctx->class);
 }
 
+/* May @p take @cpu from a task of a less urgent class? */
+static bool takes_from_below(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	return cpu_ctx_of(cpu)->class > tctx->class && try_victim(p, tctx, cpu);
+}
+
 /*
- * A CPU whose running task makes way for @p, or -1. Where @p ran before comes first (its cache), then this CPU (its
- * waker's data), then one that runs class OTHER, then any.
+ * A CPU that runs something less urgent than @p, which is not of class OTHER, or -1. Where @p ran before comes first (its cache), then this
+ * CPU (its waker's data), then one that runs class OTHER, then any.
+ */
+static s32 pick_below(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu, s32 this_cpu)
+{
+	s32 fallback = -1;
+	u32 cpu;
+
+	if (takes_from_below(p, tctx, prev_cpu))
+		return prev_cpu;
+	if (this_cpu != prev_cpu && takes_from_below(p, tctx, this_cpu))
+		return this_cpu;
+	bpf_for(cpu, 0, nr_cpus) {
+		if (cpu_ctx_of(cpu)->class == LL_CLASS_OTHER && try_victim(p, tctx, cpu))
+			return cpu;
+		if (cpu_ctx_of(cpu)->class == LL_CLASS_HUCOUT)
+			fallback = cpu;
+	}
+	return fallback >= 0 && takes_from_below(p, tctx, fallback) ? fallback : -1;
+}
+
+/*
+ * A CPU whose running task makes way for @p, or -1. One of @p's own class does so only where nothing less urgent runs: or the display server
+ * would be preempted, and have to find another CPU, by the very client that it wakes up, while class OTHER has all the other CPUs.
  */
 static s32 pick_victim(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
-	s32 this_cpu = bpf_get_smp_processor_id(), fallback = -1;
-	u32 cpu;
+	s32 this_cpu = bpf_get_smp_processor_id(), cpu;
+	bool everywhere = nr_cpus > 1 && !is_pinned(p, tctx) && tctx->class != LL_CLASS_OTHER;
 
+	cpu = everywhere ? pick_below(p, tctx, prev_cpu, this_cpu) : -1;
+	if (cpu >= 0)
+		return cpu;
 	if (try_victim(p, tctx, prev_cpu))
 		return prev_cpu;
-	if (nr_cpus == 1 || is_pinned(p) || tctx->class == LL_CLASS_OTHER)
+	if (!everywhere)
 		return -1;
 	if (this_cpu != prev_cpu && try_victim(p, tctx, this_cpu))
 		return this_cpu;
-	bpf_for(cpu, 0, nr_cpus) {
-		if (!yields_to(cpu_ctx_of(cpu), tctx->class, tctx->vtime) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		if (cpu_ctx_of(cpu)->class == LL_CLASS_OTHER && try_victim(p, tctx, cpu))
+	bpf_for(cpu, 0, nr_cpus)
+		if (try_victim(p, tctx, cpu))
 			return cpu;
-		fallback = cpu;
+	return -1;
+}
+
+/* Is @cpu idle? Then it is ours from now on. */
+static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
+{
+	return cctx->class >= LL_NR_CLASSES && scx_bpf_test_and_clear_cpu_idle(cpu);
+}
+
+/* @p runs next on the CPU that was chosen for it; with SCX_ENQ_PREEMPT in @enq_flags now. */
+static void run_next(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags, u32 stat)
+{
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
+	count(stat);
+}
+
+/* Where @p, cooperative, runs: on its own CPU, at once where that is idle or makes way. */
+static s32 select_home(struct task_struct *p, struct task_ctx *tctx)
+{
+	s32 cpu = home_of(p, tctx);
+
+	if (is_idle(cpu_ctx_of(cpu), cpu)) {
+		run_next(p, tctx, 0, LL_STAT_wakeups_direct);
+	} else if (pick_victim(p, tctx, cpu) == cpu) {
+		run_next(p, tctx, SCX_ENQ_PREEMPT, LL_STAT_wakeups_preempting);
 	}
-	return fallback >= 0 && try_victim(p, tctx, fallback) ? fallback : -1;
+	return cpu;
 }
 
 /* Is no CPU idle? One that has just found nothing to run, but has not said so yet, is missed, as by the kernel's own search. */
@@ -71,10 +128,19 @@ static bool all_busy(void)
 	return busy;
 }
 
-/* Is @cpu idle? Then it is ours from now on. */
-static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
+/*
+ * The kernel's choice of an idle CPU for @p, which wakes up; @prev_cpu where none is, and @idle is left alone. The waker's hint that it is about
+ * to sleep (WF_SYNC), by which the kernel would have put @p right behind it with other CPUs idle, is not for HuC tasks: a display server gives
+ * it to each client whose events it sends, and has others' to send before it sleeps.
+ */
+static s32 pick_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev_cpu, u64 wake_flags, bool *idle)
 {
-	return cctx->class >= LL_NR_CLASSES && scx_bpf_test_and_clear_cpu_idle(cpu);
+	/* There is nothing to choose from, and the kernel would take a while to find that out. */
+	if (all_busy())
+		return prev_cpu;
+	if (is_huc_class(tctx->class))
+		wake_flags &= ~(u64)SCX_WAKE_SYNC;
+	return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, idle);
 }
 
 /*
@@ -97,7 +163,7 @@ static bool is_others_own(struct cpu_ctx *cctx)
 {
 	u32 class = LL_CLASS_OTHER;
 
-	return !tracking && cctx->class == class && !(waiting[RESCUED] | own_waiting(cctx, class)) &&
+	return !tracking && !(cctx->coop_threads | cctx->reservations) && cctx->class == class && !(waiting[RESCUED] | own_waiting(cctx, class)) &&
 	       !more_urgent_waits(cctx, class);
 }
 
@@ -129,7 +195,7 @@ static bool follows_waker(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (cctx->class != LL_CLASS_OTHER || !bpf_in_task())
+	if (cctx->class != LL_CLASS_OTHER || (cctx->coop_threads | cctx->reservations) || !bpf_in_task())
 		return false;
 	cctx->woke_sync_at_ns = tctx->wakeable_at_ns;
 	if (cctx->hands_over < HANDS_OVER_TIMES || tracking || cctx->has_next || tctx->class != LL_CLASS_OTHER || anyone_waits(cctx))
@@ -151,7 +217,7 @@ static bool runs_next(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 	u32 class = LL_CLASS_OTHER;
 	u64 limit = class_vtime[class];
 
-	if (tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p)) || !is_others_own(cctx))
+	if (tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p, tctx)) || !is_others_own(cctx))
 		return false;
 	if (cpu != bpf_get_smp_processor_id() || !bpf_in_task())
 		return false;
@@ -164,11 +230,11 @@ static bool runs_next(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 }
 
 /* An idle CPU could run something of what is queued: wake it. */
-static void kick_idle_cpu(struct task_struct *p)
+static void kick_idle_cpu(struct task_struct *p, const struct task_ctx *tctx)
 {
 	s32 cpu;
 
-	if (nr_cpus == 1 || is_pinned(p) || all_busy())
+	if (nr_cpus == 1 || is_pinned(p, tctx) || all_busy())
 		return;
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)

@@ -9,7 +9,7 @@
 /* Move @p, which waits in the queue that @it walks, to the queue of its new class. */
 static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx)
 {
-	s32 cpu = scx_bpf_task_cpu(p), victim;
+	s32 cpu = queue_cpu(p, tctx), victim;
 
 	refresh_rating(p, tctx);
 	/* Who is to run for having waited too long keeps that, unless it can go before. */

@@ -32,10 +32,16 @@ static u32 llc_of(s32 cpu)
 	return nr_llcs > 1 ? cpu_llc[cpu_index(cpu)] : 0;
 }
 
-/* Where @p waits on @cpu under @class. Among the tasks of one CPU those that have waited too long are the first of class OTHER. */
-static u64 queue_of(const struct task_struct *p, u32 class, s32 cpu)
+/* The CPU in whose queue @p waits, where that is one of a CPU. */
+static s32 queue_cpu(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	if (is_pinned(p))
+	return tctx->coop.cell ? tctx->coop.home : scx_bpf_task_cpu(p);
+}
+
+/* Where @p waits on @cpu under @class. Among the tasks of one CPU those that have waited too long are the first of class OTHER. */
+static u64 queue_of(const struct task_struct *p, const struct task_ctx *tctx, u32 class, s32 cpu)
+{
+	if (is_pinned(p, tctx))
 		return pinned_queue(cpu, class == RESCUED ? LL_CLASS_OTHER : class);
 	return class == RESCUED ? rescue_queue(llc_of(cpu)) : shared_queue(llc_of(cpu), class);
 }
@@ -153,15 +159,15 @@ static u64 slice_of(struct task_ctx *tctx)
  */
 static bool move_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u32 class, u64 vtime)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
-	u32 from = tctx->waits, to = waits_next(from, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
+	s32 cpu = queue_cpu(p, tctx);
+	u32 from = tctx->waits, to = waits_next(from, class, is_pinned(p, tctx) ? cpu : LL_MAX_CPUS);
 
 	/* Of several that want to move it, one has it from here on. */
 	if ((from & WAITS_NOT) || !change_waiting(tctx, from, to))
 		return false;
 	scx_bpf_dsq_move_set_slice(it, slice_of(tctx));
 	scx_bpf_dsq_move_set_vtime(it, vtime);
-	if (scx_bpf_dsq_move_vtime(it, p, queue_of(p, class, cpu), 0))
+	if (scx_bpf_dsq_move_vtime(it, p, queue_of(p, tctx, class, cpu), 0))
 		return true;
 	/* It is where it was, or a CPU has taken it and unmarks it in ll_running(), if it has not done so. */
 	change_waiting(tctx, to, from);
@@ -212,7 +218,7 @@ static bool pinned_head(s32 cpu, const struct cpu_ctx *cctx, u32 class, u64 *vti
 /* What orders @p among those that wait with it under @class, its own, on @cpu. */
 static u64 queue_vtime(const struct task_struct *p, const struct task_ctx *tctx, u32 class, s32 cpu)
 {
-	if (!is_pinned(p))
+	if (!is_pinned(p, tctx))
 		return tctx->vtime;
 	if (tctx->pinned_clock == pinned_clock(cpu, class))
 		return tctx->vtime - tctx->forgiven;
@@ -234,11 +240,31 @@ static u64 first_pinned(s32 cpu, const struct cpu_ctx *cctx, u32 class)
 	return ll_vtime_before(clock, first) ? clock : first;
 }
 
+/*
+ * How far @tctx, of @class, is ahead of the first of those whose clock it has gone by: it takes that along, or to go from clock to clock, by changing
+ * where one may run, would be a way to be always the first.
+ */
+static u64 debt_of(const struct task_ctx *tctx, u32 class)
+{
+	u64 vtime = tctx->vtime, first = class_vtime[class_index(class)];
+	u32 clock = tctx->pinned_clock;
+	const struct cpu_ctx *cctx = cpu_ctx_of(clock >> 2);
+
+	if (clock != NO_PINNED_CLOCK) {
+		if ((clock & 3) != class)
+			return 0;
+		vtime += cctx->forgiven[class_index(class)] - tctx->forgiven;
+		first = first_pinned(clock >> 2, cctx, class);
+	}
+	return ll_vtime_before(first, vtime) ? vtime - first : 0;
+}
+
 /* As catch_up_vtime(), for a task that only @cpu can run: who comes there begins where the first of them stands, not behind them all. */
 static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u32 class, bool woken)
 {
 	u64 floor = class_vtime[class_index(class)] - PINNED_LAG_NS, first = first_pinned(cpu, cctx, class);
 	bool comes = tctx->pinned_clock != pinned_clock(cpu, class);
+	u64 debt = comes ? debt_of(tctx, class) : 0;
 
 	be_forgiven(tctx, cpu, cctx, class);
 	if (!comes && !woken && ll_vtime_before(tctx->vtime, first))
@@ -249,7 +275,7 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
 		first = floor;
 	}
 	if (comes || (woken && ll_vtime_before(tctx->vtime, first)))
-		tctx->vtime = first;
+		tctx->vtime = first + debt;
 	tctx->pinned_clock = pinned_clock(cpu, class);
 }
 
@@ -260,28 +286,35 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
 static void catch_up_vtime(const struct task_struct *p, struct task_ctx *tctx, bool woken)
 {
 	u32 class = tctx->class;
+	u64 first;
 
-	if (class < LL_NR_CLASSES && is_pinned(p)) {
-		catch_up_pinned(tctx, scx_bpf_task_cpu(p), cpu_ctx_of(scx_bpf_task_cpu(p)), class, woken);
+	if (class == LL_CLASS_KTHREAD)
+		return;
+	if (class < LL_NR_CLASSES && is_pinned(p, tctx)) {
+		catch_up_pinned(tctx, queue_cpu(p, tctx), cpu_ctx_of(queue_cpu(p, tctx)), class, woken);
 		return;
 	}
+	first = class_vtime[class_index(class)];
+	if (tctx->pinned_clock != NO_PINNED_CLOCK)
+		first += debt_of(tctx, class);
 	tctx->pinned_clock = NO_PINNED_CLOCK;
 	if ((tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER)
 		tctx->vtime = class_vtime[LL_CLASS_OTHER] - other_period_ns;
-	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, class_vtime[class]))
-		tctx->vtime = class_vtime[class];
+	else if (class < LL_NR_CLASSES && ll_vtime_before(tctx->vtime, first))
+		tctx->vtime = first;
 }
 
 /* Where a task that has waited since @since_ns stands among those who have waited too long. */
-static u64 rescued_vtime(const struct task_struct *p, u64 since_ns)
+static u64 rescued_vtime(const struct task_struct *p, const struct task_ctx *tctx, u64 since_ns)
 {
-	return is_pinned(p) ? class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns : since_ns;
+	return is_pinned(p, tctx) ? class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns : since_ns;
 }
 
 /*
  * Does @p go before its class? Whoever ends does, for what it holds is wanted by others, and without a process id it could not be rescued
- * later. So does, for a while after each wake-up and while somebody is at the desk, a kernel thread of class OTHER: what khugepaged
- * does in 24 ms with the locks of somebody's memory it would hold these for seconds for, by its weight beside ten busy processes.
+ * later. So does a kernel thread that has had its time before everybody (kthread_first_ns), and, for a while after each wake-up and while somebody
+ * is at the desk, one that is nice: what khugepaged does in 24 ms with the locks of somebody's memory it would hold these for seconds for, by its
+ * weight beside ten busy processes.
  */
 static bool goes_before_class(const struct task_struct *p, const struct task_ctx *tctx)
 {
@@ -289,11 +322,27 @@ static bool goes_before_class(const struct task_struct *p, const struct task_ctx
 		return false;
 	if (is_exiting(p))
 		return true;
+	if (tctx->class != LL_CLASS_OTHER || !is_kthread(p))
+		return false;
+	/* One that never has enough is one of the class: in the long run it gets what the kernel's own scheduler would give it. */
+	if (!is_nice(p))
+		return ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + kthread_ahead_ns);
 	/* For the person's sake: with nobody at the desk it goes by its weight, and at the first key after a pause locks.bpf.h has to do. */
-	if (!tracking || tctx->class != LL_CLASS_OTHER || !is_kthread(p) || tctx->indirect_ran_ns >= kthread_budget_ns)
+	if (!tracking || tctx->indirect_ran_ns >= kthread_budget_ns)
 		return false;
 	/* Not where HuC tasks leave nothing but the guaranteed share: that is for everybody. */
 	return share_credit_ns < -2 * (s64)slice_min_ns;
+}
+
+/*
+ * For how long @p, which begins to wait before its class, counts as having done so already: what the kernel has to do, and the daemon when it wakes
+ * up, is before most of those who have waited too long.
+ */
+static u64 head_start_ns(const struct task_struct *p, const struct task_ctx *tctx, bool is_daemon)
+{
+	bool is_first = is_daemon ? tctx->wakeable_at_ns : is_kthread(p) && !is_nice(p);
+
+	return is_first ? overdue_after_ns / 2 : rescue_after_ns;
 }
 
 /* Put @p into the queue of its class, or among those who have waited too long: who goes before it, and the daemon as one of the first. */
@@ -305,11 +354,11 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 
 	if (is_daemon || goes_before_class(p, tctx)) {
 		class = RESCUED;
-		vtime = rescued_vtime(p, now - (is_daemon && tctx->wakeable_at_ns ? overdue_after_ns / 2 : rescue_after_ns));
+		vtime = rescued_vtime(p, tctx, now - head_start_ns(p, tctx, is_daemon));
 	}
 	tctx->queued_at_ns = now;
-	mark_waiting(tctx, class, is_pinned(p) ? cpu : LL_MAX_CPUS);
-	scx_bpf_dsq_insert_vtime(p, queue_of(p, class, cpu), slice_of(tctx), vtime, enq_flags);
+	mark_waiting(tctx, class, is_pinned(p, tctx) ? cpu : LL_MAX_CPUS);
+	scx_bpf_dsq_insert_vtime(p, queue_of(p, tctx, class, cpu), slice_of(tctx), vtime, enq_flags);
 	count(LL_STAT_wakeups_queued);
 }
 

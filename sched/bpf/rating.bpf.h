@@ -56,15 +56,28 @@ static u32 class_of_rating(const struct ll_rating *rating, const struct task_ctx
 	return rating->out_milli ? LL_CLASS_HUCOUT : LL_CLASS_OTHER;
 }
 
-/* Moving to another class means another clock: start there as a task that just woke up. */
+/*
+ * Moving to another class means another clock: start there as a task that just woke up. Kernel threads that run before everybody have none. They keep
+ * their place in class OTHER, as far as they may be ahead there, or one that goes on and on each time it wakes up would be a newcomer each time.
+ */
 static void enter_class(struct task_ctx *tctx, u32 class)
 {
+	bool keeps;
+	u64 clock;
+
+	if (tctx->login.left_ns && class == LL_CLASS_OTHER)
+		class = LL_CLASS_HUCOUT;
 	if (tctx->lock_class < class)
 		class = tctx->lock_class;
 	if (tctx->class == class || class >= LL_NR_CLASSES)
 		return;
+	keeps = class == LL_CLASS_KTHREAD || (tctx->class == LL_CLASS_KTHREAD && class == LL_CLASS_OTHER);
+	clock = class_vtime[class];
 	tctx->class = class;
-	tctx->vtime = class_vtime[class];
+	if (!keeps || ll_vtime_before(tctx->vtime, clock))
+		tctx->vtime = clock;
+	else if (class == LL_CLASS_OTHER && ll_vtime_before(clock + kthread_ahead_ns, tctx->vtime))
+		tctx->vtime = clock + kthread_ahead_ns;
 	tctx->pinned_clock = NO_PINNED_CLOCK;
 }
 
@@ -77,6 +90,36 @@ static bool is_nice(const struct task_struct *p)
 	return p->static_prio > DEFAULT_PRIO;
 }
 
+/* Is @p, a kernel thread, a worker, or one that belongs to its CPU? Behind what those do stands the work of others, who wait for it. */
+static bool works_for_others(const struct task_struct *p)
+{
+	return p->flags & PF_NO_SETAFFINITY;
+}
+
+/* Has @p, a kernel thread, to wait for whoever serves the person? */
+static bool goes_with_others(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return is_nice(p) || tctx->indirect_ran_ns >= kthread_first_ns;
+}
+
+/* @p, a kernel thread, wakes up. */
+static void renew_first(const struct task_struct *p, struct task_ctx *tctx)
+{
+	if (tctx->indirect_ran_ns >= kthread_first_ns && !is_nice(p))
+		tctx->rating_epoch = 0;
+	tctx->indirect_ran_ns = 0;
+}
+
+/* @p, a kernel thread that runs before everybody, has done so for @ran_ns. */
+static void spend_first(const struct task_struct *p, struct task_ctx *tctx, u64 ran_ns)
+{
+	if (works_for_others(p))
+		return;
+	tctx->indirect_ran_ns += ran_ns;
+	if (tctx->indirect_ran_ns >= kthread_first_ns)
+		tctx->rating_epoch = 0;
+}
+
 static void look_up_rating(struct task_struct *p, struct task_ctx *tctx, u32 epoch)
 {
 	u32 tgid = p->tgid;
@@ -85,7 +128,7 @@ static void look_up_rating(struct task_struct *p, struct task_ctx *tctx, u32 epo
 	/* Before what follows is read: whoever changes that sets the epoch to 0 afterwards, from another CPU too. */
 	__sync_lock_test_and_set(&tctx->rating_epoch, epoch);
 	if (is_kthread(p)) {
-		enter_class(tctx, is_nice(p) ? LL_CLASS_OTHER : LL_CLASS_KTHREAD);
+		enter_class(tctx, goes_with_others(p, tctx) ? LL_CLASS_OTHER : LL_CLASS_KTHREAD);
 		return;
 	}
 	rating = bpf_map_lookup_elem(&ratings, &tgid);
@@ -113,6 +156,14 @@ static __always_inline void refresh_rating(struct task_struct *p, struct task_ct
 
 	if (tctx->rating_epoch != epoch)
 		look_up_rating(p, tctx, epoch);
+}
+
+/* Count what a login, or a child of it, has run; see login.bpf.h. */
+static void spend_login(struct task_ctx *tctx, u64 ran_ns)
+{
+	tctx->login.left_ns = tctx->login.left_ns > ran_ns ? tctx->login.left_ns - ran_ns : 0;
+	if (!tctx->login.left_ns)
+		tctx->rating_epoch = 0;
 }
 
 /* Count what @tctx, or a child of it, ran on an indirect rating; once that is spent it looks its class up anew. */
@@ -252,8 +303,8 @@ static void record_stint(struct task_struct *p, struct task_ctx *tctx, u64 run_n
 	struct ll_proc_stats *stats = bpf_map_lookup_elem(&proc_stats, &tgid);
 
 	if (!stats) {
-		/* Its rating may be gone, and the daemon have removed this on purpose. */
-		if (tctx->rating_epoch != rating_epoch)
+		/* Its rating may be gone, and the daemon have removed this on purpose; and a login may have none. */
+		if (tctx->rating_epoch != rating_epoch || tctx->login.is_one)
 			return;
 		bpf_map_update_elem(&proc_stats, &tgid, &zero, BPF_NOEXIST);
 		stats = bpf_map_lookup_elem(&proc_stats, &tgid);

@@ -7,6 +7,61 @@
 
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+#define PF_NO_SETAFFINITY 0x04000000
+#define TASK_INTERRUPTIBLE 0x00000001
+
+/* The release queues of a CPU: one for each class, of those that wait for the CPU, and one of those that sleep. */
+enum { RELEASE_WAITS = 0, RELEASE_SLEEPS = 1, NR_RELEASE_QUEUES = 2 * LL_NR_CLASSES };
+
+/* And behind those the queues of reservations: who waits for its period to start, and who is entitled to the CPU, by deadline. */
+enum { QUEUE_STARTS = NR_RELEASE_QUEUES, QUEUE_DEADLINES, NR_TIMED_QUEUES };
+
+/* Demoted, too, but nobody is told: it has not called yet. */
+enum { COOP_HAS_NOT_CALLED = 1U << 31 };
+
+/* What is known of a cooperative thread (coop.bpf.h). */
+struct coop_ctx {
+	u64 release_ns;		/* when its next timer is due; COOP_ABI_NEVER: it has none */
+	u64 user_vtime;		/* and of its best-effort events the least; COOP_ABI_NEVER: it has none */
+	u64 call;		/* which of its calls that is of */
+	u32 cell;		/* of its process's page; 0: the thread is not cooperative */
+	u32 tid;		/* as written there */
+	u32 uid;		/* the user that it counts for */
+	u32 standing;		/* enum coop_standing, since that call, or COOP_HAS_NOT_CALLED */
+	u32 stood;		/* and before it */
+	u32 offences;		/* how often it ran on for too long, and has not made up for (run_beyond()) */
+	u32 probation;		/* how often it has to yield in time until it has the whole slack again */
+	u32 in_time;		/* and how often it has since */
+	u64 beyond_ns;		/* since that call: what it has run after the slice that it was told */
+	u32 item;		/* its number in release queues */
+	u32 queue;		/* the queue it is in; NR_RELEASE_QUEUES: in none */
+	u32 queue_cpu;		/* and that queue's CPU */
+	s32 home;		/* the CPU that it stays on */
+	u32 gid;		/* its group's name; 0: it has none */
+	u32 group;		/* and that group's number; 0: none */
+	u32 waits_in_group;	/* it is in the group's queue */
+};
+
+/* What is known of a task's part in its process's reservation (reserve.bpf.h). */
+struct reserve_ctx {
+	u32 number;		/* of the reservation; 0: none */
+	u32 has_ended;		/* it is gone, though its parent has not asked for it yet: it can hold none */
+	u16 wants;		/* it is one of those that want the CPU */
+	u16 woke;		/* as the first of its process, and no period has been begun for that */
+	u64 window_ns;		/* it is a child that draws on its parent's, and may for so much CPU; 0: it is its process's own */
+	u32 has_item;
+	u32 item;		/* its number in the queues of reservations */
+	u32 queue;		/* the one it is in; 0: in none */
+	u32 queue_cpu;		/* and that queue's CPU */
+};
+
+/* A login: see login.bpf.h. */
+struct login_ctx {
+	u64 left_ns;		/* CPU for which it is of class HUCOUT at least */
+	u64 began_with_ns;	/* what it had of that when it was forked */
+	u64 refilled_at_ns;
+	u32 is_one;
+};
 
 /*
  * Per task. All callbacks for one task are serialised by the lock of its run queue. Others come without it: who moves a waiting task
@@ -41,6 +96,10 @@ struct task_ctx {
 	u32 lock_class;		/* class that it has for a lock it holds; LL_NR_CLASSES = only its own */
 	u32 lock_waiter;	/* and the pid of who lent it that */
 	u64 lock_ran_ns;	/* and what it has run since */
+	u64 lock_lent_ns;	/* and when a real-time task last lent it that */
+	struct login_ctx login;
+	struct coop_ctx coop;
+	struct reserve_ctx reserve;
 };
 
 enum { NO_PINNED_CLOCK = -1U };
@@ -84,6 +143,21 @@ struct cpu_ctx {
 	u32 pinned_waiting[LL_NR_CLASSES] __attribute__((aligned(8)));	/* tasks in the queues of this CPU alone */
 	u64 head_vtime;		/* virtual time of the first waiting task of class OTHER */
 	u64 head_at_ns;		/* when that was looked up */
+	u64 coop_until_ns;	/* on the clock of coop_now(): until then its own class does not preempt the running task; else 0 */
+	u64 coop_told_ns;	/* and the end of the slice that it was told */
+	u64 coop_now_ns;	/* coop_now() when the dispatch, or the stint, began that is looked at */
+	u64 first_release[NR_TIMED_QUEUES];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
+	u32 unused_group;	/* of find_group(): in locals the verifier would follow each of their values */
+	u32 groups_of_user;
+	u32 coop_threads;	/* cooperative threads that stay on this CPU: while there are none, nothing has to be asked about them */
+	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
+	u64 runs_deadline_ns;	/* the running task's deadline, where it runs on its reservation; else 0 */
+	u64 runs_latest_ns;	/* and until when that could have waited for others' releases */
+	u64 release_until_ns;	/* until when releases go before the first reservation that waits */
+	u64 reserved_ns;	/* what has run here on reservations */
+	u64 reserved_until_ns;	/* and of that, what is in `load` */
+	u32 admitted_ppm;	/* the sum of C / T of those admitted here */
+	struct ll_load load;
 	u32 raise_pid;		/* a task that was lent a class for a lock it holds, and may have to change queue; 0 = none */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));
@@ -97,6 +171,12 @@ struct cpu_ctx cpu_ctxs[LL_MAX_CPUS];
 u32 waiting[LL_NR_CLASSES] __attribute__((aligned(8)));
 
 enum { RESCUED = LL_CLASS_KTHREAD };
+
+/* Somebody was rescued and has not run since: no release of class OTHER goes before them. Writer: the timer that looks for tasks that have waited. */
+u32 rescue_first;
+
+/* Cooperative threads that have a group. */
+u32 coop_grouped;
 
 /* For this long what was seen of the queues is good enough for a decision that recurs at every switch or wake-up. */
 enum { LOOK_AGAIN_NS = 1000000 };
@@ -192,6 +272,16 @@ static void count(u32 stat)
 		this_cpu_ctx()->stats[stat]++;
 }
 
+static u64 earlier(u64 one, u64 other)
+{
+	return one < other ? one : other;
+}
+
+static u64 longer(u64 one, u64 other)
+{
+	return one > other ? one : other;
+}
+
 static bool is_kthread(const struct task_struct *p)
 {
 	return p->flags & PF_KTHREAD;
@@ -202,10 +292,50 @@ static bool is_exiting(const struct task_struct *p)
 	return p->flags & PF_EXITING;
 }
 
-/* Can only one CPU run @p, of several? Then it waits in that CPU's own queue. */
-static bool is_pinned(const struct task_struct *p)
+/* Can, or shall, only one CPU run @p, of several? Then it waits in that CPU's own queue. */
+static bool is_pinned(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return nr_cpus > 1 && (p->nr_cpus_allowed == 1 || is_migration_disabled(p));
+	return nr_cpus > 1 && (p->nr_cpus_allowed == 1 || is_migration_disabled(p) || tctx->coop.cell);
+}
+
+static u32 release_queue(u32 state, u32 class)
+{
+	return (state * LL_NR_CLASSES + class_index(class)) & (NR_RELEASE_QUEUES - 1);
+}
+
+/* Is @tctx a cooperative thread whose releases are kept? */
+static bool in_good_standing(const struct task_ctx *tctx)
+{
+	return tctx->coop.cell && !tctx->coop.standing;
+}
+
+/* Now on the clock of applications, CLOCK_MONOTONIC. scx_bpf_now() is cheaper, and another: they drift apart. */
+static u64 coop_now(void)
+{
+	return bpf_ktime_get_ns();
+}
+
+/*
+ * A dispatch asks for it at every turn, and reading it costs as much as what it is asked for: @cctx keeps one look. That is 1 or 2 us old where it is
+ * used, so that a slice ends that much earlier. Where nobody is cooperative nobody asks.
+ */
+static void look_at_coop_clock(struct cpu_ctx *cctx)
+{
+	if (cctx->coop_threads)
+		cctx->coop_now_ns = coop_now();
+}
+
+static bool is_due(const struct task_ctx *tctx, u64 now)
+{
+	return in_good_standing(tctx) && tctx->coop.release_ns <= now;
+}
+
+/* Does @tctx run on @cctx for its release, and not because it is the first of its class? */
+static bool runs_for_release(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	if (!tctx->coop.cell || !is_due(tctx, cctx->coop_now_ns))
+		return false;
+	return waiting[class_index(tctx->class)] | own_waiting(cctx, tctx->class) | (tctx->class == LL_CLASS_OTHER ? waiting[RESCUED] : 0);
 }
 
 static bool is_huc_class(u32 class)

@@ -76,6 +76,18 @@ const volatile u64 rescue_period_ns = 100000000;
  */
 const volatile u64 lock_budget_ns = 500000000;
 
+/*
+ * How long a kernel thread runs before everybody after each wake-up: more than most of them ever take. One that goes on is before all others of
+ * class OTHER. Whoever serves the person waits for so long at worst: kdamond, which current kernels start by themselves, takes 2 ms at a time.
+ */
+const volatile u64 kthread_first_ns = 250000;
+
+/* For how much CPU a login is of class HUCOUT: as long as one is to take at most, beside whatever else there is. */
+const volatile u64 login_budget_ns = 2000000000;
+
+/* And by how much it may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. */
+const volatile u64 kthread_ahead_ns = 100000000;
+
 /* What a kernel thread of positive nice value may use after each wake-up before it goes by its weight. */
 const volatile u64 kthread_budget_ns = 30000000;
 
@@ -87,6 +99,25 @@ const volatile u64 rescue_ahead_ns = 1ULL << 60;
  * The share then grows: the kernel ends a scheduler that lets a task wait for timeout_ms.
  */
 const volatile u64 overdue_after_ns = 4000000000;
+
+/* How long a cooperative thread may run on after the slice that it was told before it is preempted and demoted (section 3.2; 1 ms there). */
+const volatile u64 coop_slack_ns = 1000000;
+
+/*
+ * Releases of a thread that is further ahead of its class are not kept (section 3.2: "order of ms"). An event takes less than 1 ms there, and one
+ * of each of several threads may come due at once.
+ */
+const volatile u64 coop_ahead_ns = 4000000;
+
+/*
+ * Load of reservations on one CPU, in parts per million of it (Redline, section 6.1, which leaves the numbers open). Admission ends at R_hi.
+ * Above R_max some are taken back until it is below R_hi; below R_lo they are given back. What is above R_max is for kernel threads, which
+ * are before all reservations, and for the guaranteed share; between R_hi and R_max is room for a burst of those that were admitted by what
+ * they use; and R_lo is so much lower that what is given back does not go at once.
+ */
+const volatile u32 load_low_ppm = 600000;
+const volatile u32 load_high_ppm = 800000;
+const volatile u32 load_max_ppm = 900000;
 
 /* Slices shorter than this end by a timer, longer ones by the kernel's tick. */
 const volatile u64 tick_ns = 4000000;

@@ -4,7 +4,11 @@
 use std::mem;
 use std::slice;
 
-use limelight_abi::sched::{ll_edge, ll_proc_stats, ll_publish_args, ll_rating};
+use limelight_abi::coop::coop_header;
+use limelight_abi::sched::{
+    ll_cpu_load, ll_edge, ll_file, ll_identify_args, ll_proc_stats, ll_publish_args, ll_rating, ll_reservation,
+    ll_reserve_args, ll_spec,
+};
 
 /// A type of the boundary: plain integers, no padding the compiler chose, any bit pattern valid.
 ///
@@ -24,6 +28,20 @@ unsafe impl Plain for ll_rating {}
 unsafe impl Plain for ll_proc_stats {}
 // SAFETY: as above.
 unsafe impl Plain for ll_publish_args {}
+// SAFETY: as above.
+unsafe impl Plain for ll_file {}
+// SAFETY: as above.
+unsafe impl Plain for ll_spec {}
+// SAFETY: as above.
+unsafe impl Plain for ll_reservation {}
+// SAFETY: as above.
+unsafe impl Plain for ll_cpu_load {}
+// SAFETY: as above.
+unsafe impl Plain for ll_identify_args {}
+// SAFETY: as above.
+unsafe impl Plain for ll_reserve_args {}
+// SAFETY: a struct of fixed-width integers without holes, whose size `coop_abi.h` asserts.
+unsafe impl Plain for coop_header {}
 
 /// The bytes of `value`.
 pub fn of<T: Plain>(value: &T) -> &[u8] {

@@ -8,7 +8,9 @@
 pub enum Policy {
     /// HuC's strict hierarchy of classes (tech report, section 5.1).
     Huc,
-    /// The same with a guaranteed share for class OTHER (section 5.2).
+    /// Redline's reservations (section 6), and nobody is rated.
+    Redline,
+    /// HuC's classes with a guaranteed share for class OTHER (section 5.2), and reservations above them.
     #[default]
     Unified,
 }
@@ -19,6 +21,7 @@ impl Policy {
     pub fn name(self) -> &'static str {
         match self {
             Policy::Huc => "huc",
+            Policy::Redline => "redline",
             Policy::Unified => "unified",
         }
     }
@@ -39,6 +42,12 @@ pub struct Settings {
     pub indirect_budget_ns: u64,
     /// A task that has waited this long is moved ahead of its class.
     pub rescue_after_ns: u64,
+    /// R_lo (Redline, section 6.1): below this load of reservations, in per cent of a CPU, one that was taken back is given back.
+    pub load_low_pct: u32,
+    /// R_hi: no reservation is admitted that would bring the load there.
+    pub load_high_pct: u32,
+    /// R_max: above this load reservations are taken back until it is below R_hi.
+    pub load_max_pct: u32,
 }
 
 impl Default for Settings {
@@ -50,6 +59,9 @@ impl Default for Settings {
             slice_min_ns: 500_000,
             indirect_budget_ns: 30_000_000,
             rescue_after_ns: 600_000_000,
+            load_low_pct: 60,
+            load_high_pct: 80,
+            load_max_pct: 90,
         }
     }
 }
@@ -57,6 +69,9 @@ impl Default for Settings {
 /// Under strict classes, or with a share of 0, nothing is guaranteed; this much lets the daemon work, and keeps the kernel's
 /// watchdog from ejecting the scheduler.
 const STRICT_SHARE_PM: u32 = 10;
+
+/// The most that reservations may take of a CPU: what remains is for kernel threads, which come before them, and for the guaranteed share.
+const MAX_LOAD_PCT: u32 = 94;
 
 impl Settings {
     /// What class OTHER earns, in thousandths of what HuC classes run.
@@ -66,7 +81,7 @@ impl Settings {
     pub fn share_pm(&self) -> u32 {
         match self.policy {
             Policy::Huc => STRICT_SHARE_PM,
-            Policy::Unified => (self.share_pct * 12).max(STRICT_SHARE_PM),
+            Policy::Redline | Policy::Unified => (self.share_pct * 12).max(STRICT_SHARE_PM),
         }
     }
 
@@ -75,7 +90,7 @@ impl Settings {
     pub fn effective_indirect_budget_ns(&self) -> u64 {
         match self.policy {
             Policy::Huc => 0,
-            Policy::Unified => self.indirect_budget_ns,
+            Policy::Redline | Policy::Unified => self.indirect_budget_ns,
         }
     }
 
@@ -102,7 +117,25 @@ impl Settings {
         if !(50_000_000..=4_000_000_000).contains(&self.rescue_after_ns) {
             return Err(format!("rescue after {} ns: it is 50 ms to 4 s", self.rescue_after_ns));
         }
+        let (low, high, max) = (self.load_low_pct, self.load_high_pct, self.load_max_pct);
+        if !(0 < low && low < high && high < max && max <= MAX_LOAD_PCT) {
+            return Err(format!(
+                "loads of {low}, {high} and {max} %: R_lo is above 0, R_hi above R_lo, R_max above R_hi and at most {MAX_LOAD_PCT} %"
+            ));
+        }
         Ok(())
+    }
+
+    /// Are there reservations?
+    #[must_use]
+    pub fn reserves(&self) -> bool {
+        self.policy != Policy::Huc
+    }
+
+    /// Is anybody rated?
+    #[must_use]
+    pub fn rates(&self) -> bool {
+        self.policy != Policy::Redline
     }
 }
 
@@ -125,5 +158,7 @@ mod tests {
         assert!(message.contains("80 %") && message.contains("50 %"), "{message}");
         let message = Settings { slice_min_ns: 1, ..Settings::default() }.check().unwrap_err();
         assert!(message.contains("minimum slice"), "{message}");
+        let message = Settings { load_high_pct: 95, ..Settings::default() }.check().unwrap_err();
+        assert!(message.contains("R_max above R_hi"), "{message}");
     }
 }

@@ -11,6 +11,7 @@ use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, ue
 
 use crate::bytes;
 use crate::config::Settings;
+use crate::pages::CoopPages;
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
 
 /// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
@@ -20,6 +21,9 @@ const MAX_CPUS: usize = 1024;
 /// it allows. Before 7.0, what only one CPU can run gets nothing there while a real-time process holds that CPU, whatever a
 /// `sched_ext` scheduler does; 10 s of that (`timeout_ms` in `main.bpf.c`) are no fault of ours.
 const TIMEOUT_WITHOUT_SERVER_MS: u32 = 30_000;
+
+/// Parts per million in one per cent.
+const PPM_OF_PCT: u32 = 10_000;
 
 /// How many edges or ratings one system call fetches.
 const BATCH: u32 = 4096;
@@ -40,9 +44,9 @@ pub struct Exit {
 
 /// A loaded and running scheduler. Dropping it gives the CPUs back to the kernel's own.
 pub struct Scheduler<'obj> {
-    skel: BpfSkel<'obj>,
+    pub(crate) skel: BpfSkel<'obj>,
     link: Option<Link>,
-    nr_cpus: usize,
+    pub(crate) nr_cpus: usize,
 }
 
 impl<'obj> Scheduler<'obj> {
@@ -63,6 +67,7 @@ impl<'obj> Scheduler<'obj> {
         }
         write_settings(&mut open, settings)?;
         let nr_cpus = write_topology(&mut open, &topology)?;
+        open.maps.release_queues.set_max_entries(u32::try_from(nr_cpus)?)?;
         let mut skel = scx_ops_load!(open, limelight_ops, uei)?;
         // Without the symbol it works, but does not see who writes to a terminal. It is kept from who has not CAP_SYSLOG, or from everybody.
         let found = skel
@@ -175,6 +180,16 @@ impl<'obj> Scheduler<'obj> {
         Ok(ProcessStats { map })
     }
 
+    /// The pages of cooperative processes, for another thread, because whoever changes them waits.
+    ///
+    /// # Errors
+    /// There is no room for another file descriptor.
+    pub fn coop_pages(&self) -> Result<CoopPages> {
+        let map =
+            MapHandle::try_from(&self.skel.maps.coop_pages).context("cannot share the map of cooperative pages")?;
+        Ok(CoopPages::new(map))
+    }
+
     /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.
     #[must_use]
     pub fn counter(&self, stat: ll_stat_id) -> u64 {
@@ -230,6 +245,9 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.rescue_after_ns = settings.rescue_after_ns;
     rodata.indirect_budget_ns = settings.effective_indirect_budget_ns();
     rodata.share_pm = settings.share_pm();
+    rodata.load_low_ppm = settings.load_low_pct * PPM_OF_PCT;
+    rodata.load_high_ppm = settings.load_high_pct * PPM_OF_PCT;
+    rodata.load_max_ppm = settings.load_max_pct * PPM_OF_PCT;
     Ok(())
 }
 

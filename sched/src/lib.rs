@@ -4,10 +4,14 @@
 mod bytes;
 mod config;
 mod handle;
+mod pages;
+mod reserve;
 
 pub use config::{Policy, Settings};
 pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, has_server};
 pub use libbpf_rs::OpenObject;
+pub use pages::{CoopPage, CoopPages, try_page};
+pub use reserve::Refusal;
 
 #[allow(clippy::all, clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, unused_imports, missing_docs)]
 mod skel {

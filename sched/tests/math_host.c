@@ -4,12 +4,15 @@
 #include <stdio.h>
 
 typedef uint8_t u8;
+typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
 #include "../bpf/math/fair.h"
 #include "../bpf/math/slice.h"
+#include "../bpf/math/heap.h"
+#include "../bpf/math/reserve.h"
 
 #define MS 1000000ULL
 
@@ -130,6 +133,159 @@ static void buckets(void)
 	CHECK(ll_log2_bucket(~0ULL, 32) == 31 && ll_log2_bucket(1 << 20, 8) == 7, "greatest");
 }
 
+/* Any of a thousand items can be taken out at any time, and the first is always the least of those that are in. */
+static void heaps(void)
+{
+	static struct ll_heap heap;
+	static u16 places[LL_HEAP_ITEMS];
+	static u64 keys[LL_HEAP_ITEMS];	/* 0: it is not in */
+	u32 count = 0;
+
+	for (int step = 0; step < 200000; step++) {
+		u32 item = random_below(LL_HEAP_ITEMS / 2) * 2, other;
+		u64 least = ~0ULL;
+
+		if (keys[item]) {
+			CHECK(ll_heap_remove(&heap, places, item), "item %u is in", item);
+			keys[item] = 0;
+			count--;
+		} else if (count < LL_HEAP_ROOM) {
+			u64 key = 1 + random_below(5000);
+
+			CHECK(ll_heap_insert(&heap, places, item, key), "there is room beside %u", count);
+			keys[item] = key;
+			count++;
+		} else {
+			CHECK(!ll_heap_insert(&heap, places, item, 1), "it is full");
+		}
+		CHECK(heap.count == count && !ll_heap_remove(&heap, places, item | 1), "%u are in, not %u", heap.count, count);
+		if (step % 100)
+			continue;
+		for (other = 0; other < LL_HEAP_ITEMS; other++)
+			if (keys[other] && keys[other] < least)
+				least = keys[other];
+		CHECK(ll_heap_first(&heap, ~0ULL) == least, "first %lu, least %lu", ll_heap_first(&heap, ~0ULL), least);
+	}
+}
+
+/* One item that two CPUs put into two heaps at once, and twice into one, cannot stay their first for good: each of them can be emptied. */
+static void heaps_that_share_an_item(void)
+{
+	static struct ll_heap both[2];
+	static u16 places[LL_HEAP_ITEMS];
+
+	for (u32 item = 0; item < 20; item++)
+		for (u32 copy = 0; copy < 4; copy++)
+			CHECK(ll_heap_insert(&both[copy / 2], places, item, 1 + random_below(50)), "there is room");
+	for (u32 heap = 0; heap < 2; heap++)
+		for (u32 left = 40; left; left--)
+			CHECK(ll_heap_remove(&both[heap], places, both[heap].at[0].item), "the first of %u can be taken out", left);
+}
+
+/* Listing 1, each of its cases: 5 ms in every 30. */
+static void periods(void)
+{
+	struct ll_period p = {};
+
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 100 * MS, 0, 0), "the first");
+	CHECK(p.start_ns == 100 * MS && p.deadline_ns == 130 * MS && p.budget_ns == (s64)(5 * MS), "begins at once: %lu", p.start_ns);
+	p.budget_ns = MS;
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 129 * MS, 1, 0) == LL_GOES_ON, "budget left, before the deadline");
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 131 * MS, 0, 0) == LL_GOES_ON, "a missed deadline: its work is pushed through");
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 150 * MS, 1, 0) == LL_WAS_IDLE && p.start_ns == 150 * MS, "it slept: a new period, at once");
+	CHECK(p.budget_ns == (s64)(5 * MS), "and nothing is saved up: %ld", p.budget_ns);
+	p.budget_ns = 0;
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 156 * MS, 0, 0) == LL_WAS_HONOURED && p.start_ns == 180 * MS, "spent: from the deadline on");
+	CHECK(p.deadline_ns == 210 * MS, "for a whole period: %lu", p.deadline_ns);
+	p.budget_ns = -(s64)MS;
+	ll_renew(&p, 5 * MS, 30 * MS, 190 * MS, 0, 0);
+	CHECK(p.budget_ns == (s64)(4 * MS), "what it overran is paid back: %ld", p.budget_ns);
+	p.budget_ns = -(s64)(500 * MS);
+	ll_renew(&p, 5 * MS, 30 * MS, 800 * MS, 0, 0);
+	CHECK(p.budget_ns > 0 && p.start_ns == 800 * MS, "but not for ever: %ld", p.budget_ns);
+	p = (struct ll_period){ 100 * MS, 130 * MS, 3 * MS };
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 111 * MS, 1, 1) == LL_GOES_ON, "it wakes up, and has used 2 ms where its rate is 1.8");
+	CHECK(ll_renew(&p, 5 * MS, 30 * MS, 113 * MS, 1, 1) == LL_WAS_IDLE && p.start_ns == 113 * MS, "2 where it is 2.2: a new period");
+}
+
+/* Whoever wants all it can get has @runtime in each period, and no more, whenever it is given the CPU. */
+static void no_more_than_its_budget(void)
+{
+	struct ll_period p = {};
+	u64 now = 1000 * MS, began = now, got = 0;
+
+	for (int i = 0; i < 100000; i++) {
+		ll_renew(&p, 5 * MS, 30 * MS, now, 0, 0);
+		if (p.start_ns <= now && p.budget_ns > 0) {
+			u64 ran = random_below(2 * MS);
+
+			ran = ran < (u64)p.budget_ns ? ran : (u64)p.budget_ns;
+			p.budget_ns -= (s64)ran;
+			got += ran;
+			now += ran;
+		}
+		now += random_below(2 * MS);
+	}
+	CHECK(got <= 5 * MS * ((now - began) / (30 * MS) + 1), "%lu in %lu", got, now - began);
+}
+
+/* Whoever wakes every 30 ms and wants 4 of its 5 has them at once, wherever its first period began, from the fourth wake-up on. */
+static void periods_follow_wakeups(void)
+{
+	for (u64 offset = 0; offset < 30 * MS; offset += MS / 4) {
+		struct ll_period p = {};
+		u64 waits = 0;
+
+		ll_renew(&p, 5 * MS, 30 * MS, 1000 * MS, 0, 0);
+		p.budget_ns -= (s64)(2 * MS);	/* what its start took */
+		for (int i = 0; i < 20; i++) {
+			u64 now = 1000 * MS + offset + i * 30 * MS, left = 4 * MS;
+
+			ll_renew(&p, 5 * MS, 30 * MS, now, 1, 1);
+			while (left) {
+				u64 ran = left < (u64)p.budget_ns ? left : (u64)p.budget_ns;
+
+				if (p.start_ns > now && i > 2)
+					waits++;
+				now = p.start_ns > now ? p.start_ns : now;
+				p.budget_ns -= (s64)ran;
+				left -= ran;
+				now += ran;
+				ll_renew(&p, 5 * MS, 30 * MS, now, 0, 0);
+			}
+		}
+		CHECK(!waits, "%lu times, with %lu us from its start to its first wake-up", waits, offset / 1000);
+	}
+}
+
+/* R_load is the mean of four seconds, S_load comes down to it, and what uses all it asked for is not admitted twice meanwhile. */
+static void loads(void)
+{
+	struct ll_load load = {};
+	u32 bandwidth = ll_bandwidth_ppm(20 * MS, 100 * MS), used = 0, admitted = 0;
+
+	CHECK(bandwidth == 200000 && ll_bandwidth_ppm(MS, 3000 * MS) == 333, "%u", bandwidth);
+	/* One after another comes, and uses all of it at once. */
+	for (int second = 0; second < 60; second++) {
+		for (int comes = 0; comes < 3; comes++) {
+			if (!ll_admits(&load, bandwidth, 800001))
+				continue;
+			load.expected_ppm += bandwidth;
+			admitted++;
+		}
+		used = admitted * bandwidth;
+		ll_load_second(&load, used);
+		CHECK(used <= 1000000, "%u in second %d", used, second);
+	}
+	CHECK(admitted >= 4 && load.recent_ppm == used, "R_load %u of %u", load.recent_ppm, used);
+	/* They become idle. */
+	for (int second = 0; second < 40; second++)
+		ll_load_second(&load, 0);
+	CHECK(ll_load_of(&load) < 10000, "S_load %u", load.expected_ppm);
+	CHECK(ll_still_expected(200000, 0, 0) == 200000 && ll_still_expected(200000, 1, 0) == 175000, "its part decays as S_load does");
+	CHECK(ll_still_expected(200000, 1000, 0) == 0 && ll_still_expected(200000, 1000, 50000) == 50000, "to what it uses");
+}
+
 int main(void)
 {
 	order_of_virtual_times();
@@ -139,5 +295,11 @@ int main(void)
 	slices();
 	share();
 	buckets();
+	heaps();
+	heaps_that_share_an_item();
+	periods();
+	no_more_than_its_budget();
+	periods_follow_wakeups();
+	loads();
 	return failures ? 1 : 0;
 }

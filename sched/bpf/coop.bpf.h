@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Cooperative polling (Krasic, Saubhasik, Sinha, Goel, EuroSys 2009, section 3): threads that say when their next timer is due run then, and
+ * yield when another's is. What they say and what they are told stands in a page of memory that their process shares with us
+ * (abi/include/coop_abi.h has the rules); here is what is done about it.
+ *
+ * A cooperative thread stays on its CPU, and has its class and its virtual time as everybody has. Its release is beside that, in the CPU's
+ * release queues: one for those that wait for the CPU, and one for those that sleep, for each class. The rule by which releases, classes and
+ * shares go together:
+ *
+ *  1. A due release goes before everybody of its class and of less urgent ones, the most urgent class first, in a class the earliest first.
+ *  2. Before a more urgent class goes only one of class OTHER, and only where the guaranteed share is due (share.bpf.h), as a part of that. Before
+ *     those of class OTHER who have waited too long, and were rescued, it goes for a few of the rescue timer's periods, and no longer.
+ *  3. Whoever runs for a release is charged as always, and does not move its class's clock while others wait. Once it is more than
+ *     coop_ahead_ns ahead of that, its releases are not kept: nobody gains CPU in the long run by being prompt.
+ *  4. Who runs in good standing is not preempted by its own class before the end of the slice that it was told, and coop_slack_ns; who runs
+ *     on even then is preempted and demoted, and is on probation. A more urgent class preempts it as always, and waits for no slack; that demotes
+ *     nobody.
+ */
+#ifndef LIMELIGHT_COOP_H
+#define LIMELIGHT_COOP_H
+
+/* Never used: libbpf has to find the whole type of a cell in the object's BTF to make the inner map's description. */
+struct coop_slot coop_slot_type;
+
+/* The page of one process: cell 0 is its header, each of the others the slot of a thread. */
+struct coop_page {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COOP_PAGE_CELLS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct coop_slot);
+};
+
+/* By tgid. Writer: the daemon, which has the tgid from the kernel (SO_PEERCRED). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, COOP_MAX_PAGES);
+	__type(key, u32);
+	__array(values, struct coop_page);
+} coop_pages SEC(".maps");
+
+/* Cooperative threads by user id, root's too; no entry is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, COOP_MAX_PAGES);
+	__type(key, u32);
+	__type(value, u32);
+} coop_users SEC(".maps");
+
+/* A quarter of a CPU's release queue: who is refused is as who has no page. Root is not limited. */
+enum { COOP_MAX_THREADS_OF_USER = LL_HEAP_ROOM / 4 };
+
+/* May @uid have one more cooperative thread? Then it has. */
+static bool admit_user(u32 uid)
+{
+	u32 none = 0, *threads;
+
+	threads = bpf_map_lookup_elem(&coop_users, &uid);
+	if (!threads) {
+		bpf_map_update_elem(&coop_users, &uid, &none, BPF_NOEXIST);
+		threads = bpf_map_lookup_elem(&coop_users, &uid);
+	}
+	if (!threads)
+		return false;
+	if (!uid || *threads < COOP_MAX_THREADS_OF_USER) {
+		__sync_fetch_and_add(threads, 1);
+		return true;
+	}
+	return false;
+}
+
+/* One cooperative thread of @uid less. A user's last one may leave while another comes: then that is one more than allowed. */
+static void dismiss_user(u32 uid)
+{
+	u32 *threads = bpf_map_lookup_elem(&coop_users, &uid);
+
+	if (threads && __sync_fetch_and_sub(threads, 1) == 1)
+		bpf_map_delete_elem(&coop_users, &uid);
+}
+
+/* The page of @p's process; NULL where it has none. */
+static void *page_of(const struct task_struct *p)
+{
+	u32 tgid = p->tgid;
+
+	return bpf_map_lookup_elem(&coop_pages, &tgid);
+}
+
+static struct coop_slot *slot_of_thread(const struct task_struct *p, u32 cell)
+{
+	void *page = page_of(p);
+
+	return page ? bpf_map_lookup_elem(page, &cell) : NULL;
+}
+
+/* The id that @p has for itself. */
+static u32 own_tid(struct task_struct *p)
+{
+	struct pid *pid = BPF_CORE_READ(p, thread_pid);
+	u32 level = BPF_CORE_READ(pid, level), tid = 0;
+
+	bpf_probe_read_kernel(&tid, sizeof(tid), &pid->numbers[level & 31].nr);
+	return tid;
+}
+
+/* Take @tctx, cooperative, out of the queue that its release is in, and out of its group's. */
+static void withdraw_coop(struct task_ctx *tctx)
+{
+	if (tctx->coop.queue < NR_RELEASE_QUEUES)
+		change_queue(tctx->coop.queue_cpu, tctx->coop.queue, tctx->coop.item, COOP_ABI_NEVER);
+	tctx->coop.queue = NR_RELEASE_QUEUES;
+	if (tctx->coop.waits_in_group)
+		change_group_queue(tctx->coop.group, tctx->coop.item, COOP_ABI_NEVER);
+	tctx->coop.waits_in_group = 0;
+}
+
+/* The CPU that a new cooperative thread stays on: of those it may use, the one with the fewest of them; where it is, of equals. */
+static s32 choose_home(const struct task_struct *p, s32 cpu)
+{
+	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? cpu_ctx_of(cpu)->coop_threads : -1U, i;
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	s32 home = cpu;
+
+	bpf_for(i, 0, nr_cpus) {
+		if (cpu_ctx_of(i)->coop_threads >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+			continue;
+		least = cpu_ctx_of(i)->coop_threads;
+		home = i;
+	}
+	scx_bpf_put_cpumask(online);
+	return home;
+}
+
+static void set_home(struct task_ctx *tctx, s32 home)
+{
+	__sync_fetch_and_add(&cpu_ctx_of(home)->coop_threads, 1);
+	tctx->coop.home = home;
+}
+
+static void leave_home(struct task_ctx *tctx)
+{
+	__sync_fetch_and_sub(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+}
+
+/* @p's CPU is @home from now on, and so its group is another one from its next call on. */
+static void change_home(struct task_ctx *tctx, s32 home)
+{
+	withdraw_coop(tctx);
+	leave_group(tctx);
+	leave_home(tctx);
+	set_home(tctx, home);
+}
+
+/* The CPU of @p, cooperative; another one where that is not allowed to it any more, or where it must not migrate now. */
+static s32 home_of(const struct task_struct *p, struct task_ctx *tctx)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (is_migration_disabled(p) && tctx->coop.home != cpu)
+		change_home(tctx, cpu);
+	else if (!bpf_cpumask_test_cpu(tctx->coop.home, p->cpus_ptr))
+		change_home(tctx, choose_home(p, cpu));
+	return tctx->coop.home;
+}
+
+/* Is @p cooperative, and not on the CPU where it is to stay? */
+static bool is_away(const struct task_struct *p, struct task_ctx *tctx)
+{
+	return tctx->coop.cell && home_of(p, tctx) != scx_bpf_task_cpu(p);
+}
+
+/* @tctx, cooperative, waits for @cpu from now on. */
+static void submit_coop(struct task_ctx *tctx, s32 cpu)
+{
+	withdraw_coop(tctx);
+	submit_release(tctx, cpu, RELEASE_WAITS);
+	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER)
+		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
+}
+
+/* @p is cooperative no longer. */
+static void leave_coop(struct task_ctx *tctx)
+{
+	if (!tctx->coop.cell)
+		return;
+	withdraw_coop(tctx);
+	leave_group(tctx);
+	release_pids[tctx->coop.item & (LL_HEAP_ITEMS - 1)] = 0;
+	dismiss_user(tctx->coop.uid);
+	leave_home(tctx);
+	tctx->coop.cell = 0;
+}
+
+/* The cell of @page whose thread calls itself @tid; 0 where there is none. */
+static u32 find_cell(void *page, u32 tid)
+{
+	struct coop_slot *slot;
+	u32 cell;
+
+	bpf_for(cell, 1, COOP_PAGE_CELLS) {
+		slot = bpf_map_lookup_elem(page, &cell);
+		if (slot && slot->request.tid == tid)
+			return cell;
+	}
+	return 0;
+}
+
+/*
+ * Probation. Whoever runs on after its slice for longer than coop_slack_ns is forgiven that at its next call, as the paper has it; and could do it
+ * again and again, and each time others' releases would be late by the slack. So it has but a part of that before others' releases, until it has
+ * yielded in time: once after the first offence, which may be chance, and eight times as often after each further one. The part is enough for
+ * an event of 0.1 ms: who gets by with that loses nothing. Offences are forgotten one by one.
+ *
+ * What it is bad at: somebody who knows of it, and yields in time for as often as is asked, in between.
+ */
+enum { PROBATION_PART = 10, PROBATION_GROWS_BITS = 3, PROBATION_MAX_OFFENCES = 5, CALLS_TO_FORGET = 1024 };
+
+/* @tctx has run for @ran_ns after the slice that it was told, and has not called since. */
+static void run_beyond(struct task_ctx *tctx, u64 ran_ns)
+{
+	struct coop_ctx *coop = &tctx->coop;
+	bool has_offended = coop->beyond_ns >= coop_slack_ns;
+
+	coop->beyond_ns += ran_ns;
+	if (has_offended || coop->beyond_ns < coop_slack_ns)
+		return;
+	coop->in_time = 0;
+	coop->probation = 1U << PROBATION_GROWS_BITS * coop->offences;
+	if (coop->offences < PROBATION_MAX_OFFENCES - 1)
+		coop->offences++;
+}
+
+/* @tctx calls: in time, if it was not preempted so long ago that it was an offence. */
+static void end_beyond(struct task_ctx *tctx)
+{
+	struct coop_ctx *coop = &tctx->coop;
+	bool has_offended = coop->beyond_ns >= coop_slack_ns;
+
+	coop->beyond_ns = 0;
+	if (has_offended || !coop->offences)
+		return;
+	if (coop->probation) {
+		coop->probation--;
+	} else if (++coop->in_time >= CALLS_TO_FORGET) {
+		coop->in_time = 0;
+		coop->offences--;
+	}
+}
+
+/* How long @tctx has to yield by itself after @end, the end of its slice, where the next release of others is @next. */
+static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
+{
+	u64 slack = coop_slack_ns / PROBATION_PART;
+
+	if (!tctx->coop.probation)
+		return coop_slack_ns;
+	if (next > end)
+		slack += next - end;
+	return slack < coop_slack_ns ? slack : coop_slack_ns;
+}
+
+/* @p, which yields, becomes cooperative if its process has a page, and it a slot there. */
+static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
+{
+	void *page = is_kthread(p) ? NULL : page_of(p);
+	u32 tid, cell, item, uid;
+	u64 first;
+
+	if (!page)
+		return false;
+	tid = own_tid(p);
+	cell = find_cell(page, tid);
+	uid = BPF_CORE_READ(p, cred, uid.val);
+	if (!cell || !admit_user(uid))
+		return false;
+	item = take_item(p->pid);
+	if (item == LL_HEAP_ITEMS) {
+		dismiss_user(uid);
+		return false;
+	}
+	tctx->coop = (struct coop_ctx){
+		.cell = cell, .tid = tid, .uid = uid, .item = item, .queue = NR_RELEASE_QUEUES,
+		.release_ns = COOP_ABI_NEVER, .user_vtime = COOP_ABI_NEVER, .standing = COOP_HAS_NOT_CALLED,
+		/* To leave and to come back is no way out of it. */
+		.offences = tctx->coop.offences, .probation = tctx->coop.probation, .in_time = tctx->coop.in_time,
+	};
+	set_home(tctx, choose_home(p, scx_bpf_task_cpu(p)));
+	/* As far ahead as it may be: or threads that are always due, and always new, would be before all others for good. */
+	first = ahead_from(tctx, cpu_ctx_of(scx_bpf_task_cpu(p)));
+	if (ll_vtime_before(tctx->vtime, first))
+		tctx->vtime = first;
+	return true;
+}
+
+/*
+ * What stands in @p's slot, if that is still its own, and it is about to do what it says, @state: then that is its call, which lifts what it was
+ * demoted for.
+ */
+static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
+{
+	struct coop_slot *slot = slot_of_thread(p, tctx->coop.cell);
+	volatile struct coop_request *request;
+	u64 earliest;
+
+	/* After an exec it may be another one, by the number that it has for everybody. */
+	if (!slot || slot->request.tid != tctx->coop.tid || release_pids[tctx->coop.item & (LL_HEAP_ITEMS - 1)] != p->pid) {
+		leave_coop(tctx);
+		return;
+	}
+	request = &slot->request;
+	if (request->state != state) {
+		if (state == COOP_STATE_SLEEPS) {
+			tctx->coop.standing |= COOP_DEMOTED_SLEPT;
+			count(LL_STAT_coop_slept);
+		}
+		return;
+	}
+	end_beyond(tctx);
+	tctx->coop.stood = tctx->coop.standing;
+	tctx->coop.standing = COOP_STANDING_GOOD;
+	tctx->coop.call = request->call;
+	tctx->coop.release_ns = request->release_ns;
+	/* Long past is no more urgent than a moment ago, or it would be due before all that anybody else can ask for. */
+	earliest = coop_now() - coop_slack_ns;
+	if (tctx->coop.release_ns < earliest)
+		tctx->coop.release_ns = earliest;
+	tctx->coop.user_vtime = request->user_virtual_time;
+	if (tctx->coop.gid != request->gid)
+		change_group(p, tctx, request->gid);
+}
+
+/* @p yields: most often a call of coop_poll. */
+static void yield_coop(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!tctx->coop.cell && !join_coop(p, tctx))
+		return;
+	take_call(p, tctx, COOP_STATE_YIELDS);
+	/* It has done what it was told. */
+	cpu_ctx_of(scx_bpf_task_cpu(p))->coop_until_ns = 0;
+}
+
+/* @p, cooperative, goes to sleep. */
+static void sleep_coop(struct task_struct *p, struct task_ctx *tctx)
+{
+	/* It never comes back. */
+	if (is_exiting(p))
+		return;
+	take_call(p, tctx, COOP_STATE_SLEEPS);
+	if (tctx->coop.cell)
+		submit_release(tctx, tctx->coop.home, RELEASE_SLEEPS);
+}
+
+/* The task of @tctx stops on @cctx, or its slice there is over: has it run for longer than it was told, and than the slack? */
+static void police_slice(struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	u64 now;
+
+	if (!cctx->coop_until_ns)
+		return;
+	now = coop_now();
+	if (now < cctx->coop_until_ns)
+		return;
+	cctx->coop_until_ns = 0;
+	if (!tctx->coop.cell)
+		return;
+	tctx->coop.standing |= COOP_DEMOTED_OVERRAN;
+	run_beyond(tctx, now - cctx->coop_told_ns);
+	count(LL_STAT_coop_overran);
+}
+
+/* Tell @p, cooperative, which runs now: by when it should yield. */
+static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 release_ns, u64 slice_end_ns)
+{
+	struct coop_slot *slot = slot_of_thread(p, tctx->coop.cell);
+	volatile struct coop_answer *told;
+
+	if (!slot)
+		return;
+	told = &slot->answer;
+	told->release_ns = release_ns;
+	told->slice_end_ns = slice_end_ns;
+	told->user_virtual_time = least_of_group(tctx);
+	told->standing = (tctx->coop.standing | tctx->coop.stood) & ~COOP_HAS_NOT_CALLED;
+	barrier();
+	told->call = tctx->coop.call;
+}
+
+/*
+ * How long @p, of @tctx, runs on @cctx rather than for @slice_ns: it makes way for the next release. If it is cooperative, it is told when, and
+ * has the slack to do so by itself (section 3.2).
+ */
+static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 slice_ns)
+{
+	bool good = in_good_standing(tctx), saved = rescue_first && tctx->rescued && tctx->class == LL_CLASS_OTHER;
+	u64 next = next_release(cctx, saved ? LL_CLASS_HUCOUT : tctx->class, good), now = cctx->coop_now_ns, end = now + slice_ns;
+
+	cctx->coop_until_ns = 0;
+	if (tctx->class == LL_CLASS_KTHREAD)
+		return slice_ns;
+	forget_overslept(scx_bpf_task_cpu(p), cctx, now);
+	if (next < end)
+		end = next > now ? next : now;
+	/* One that has come due since the dispatch is looked at in the next, unless it must wait for a more urgent class. */
+	if (!good && end == now)
+		end = now + (more_urgent_waits(cctx, tctx->class) ? slice_ns : AT_ONCE_NS);
+	if (!tctx->coop.cell)
+		return end - now;
+	if (good && tctx->coop.release_ns <= now)
+		end = now;
+	/* Who was preempted for running on has still to yield, and is in good standing then: told of another slice, it might do so at the end of that. */
+	answer(p, tctx, next, tctx->coop.standing & COOP_DEMOTED_OVERRAN ? now : end);
+	if (!good)
+		return end - now;
+	/* A more urgent class waits for no slack: what this one has is a part of the guaranteed share. That it ends demotes nobody. */
+	if (more_urgent_waits(cctx, tctx->class))
+		return slice_ns;
+	cctx->coop_told_ns = end;
+	cctx->coop_until_ns = end + slack_of(tctx, end, next);
+	return cctx->coop_until_ns - now;
+}
+
+/* @p has ended: its slot is free. */
+static void exit_coop(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct coop_slot *slot;
+
+	if (!tctx->coop.cell)
+		return;
+	slot = slot_of_thread(p, tctx->coop.cell);
+	if (slot && slot->request.tid == tctx->coop.tid)
+		slot->request.tid = 0;
+	leave_coop(tctx);
+}
+
+/* Does what runs on @cctx make way for the release of @tctx? */
+static bool makes_way_for_release(struct cpu_ctx *cctx, const struct task_ctx *tctx)
+{
+	u64 now;
+
+	/* Before the clock is read: where @tctx itself has just run there, nobody runs. */
+	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD || cctx->claim)
+		return false;
+	/* A reservation that can still have its budget in time makes way (deadline.bpf.h, rule 2). */
+	if (cctx->runs_deadline_ns && (s64)(cctx->runs_latest_ns - scx_bpf_now()) <= 0)
+		return false;
+	now = coop_now();
+	if (!is_due(tctx, now))
+		return false;
+	if (tctx->class == LL_CLASS_OTHER && rescue_comes_first(cctx))
+		return false;
+	if (cctx->class < tctx->class)
+		return may_use_share(cctx, tctx->class);
+	return cctx->class > tctx->class || now >= cctx->coop_until_ns;
+}
+
+#endif /* LIMELIGHT_COOP_H */

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reservations are kept by earliest deadline (Redline, section 6.2): a task whose process is entitled to a CPU runs there before all classes, and
+ * of several the one of the earliest deadline. It waits in the queue of its class as well, out of which it is taken when its turn has come here
+ * or there.
+ *
+ * Two heaps for each CPU in place of the paper's tree with tags: who waits for its period to start, by that, and who is entitled, by deadline.
+ * Who comes to its start changes from one to the other, once a period: O(log n), as there. A heap's entry is what was true when the task began to
+ * wait. Its process's other threads may have used up the budget since, so it is looked at when it is the first.
+ *
+ * How reservations go together with the rest (design, "The scheduler"):
+ *
+ *  1. Kernel threads of class KTHREAD come first.
+ *  2. Then cooperative releases that are due, for as long as the first reservation can have what is left of its budget before its deadline
+ *     even so, and the slack that a cooperative thread is given.
+ *  3. Then whoever is entitled, whatever its class: in class OTHER before HUCIN. R_max bounds what that can take. It counts as use by the
+ *     higher classes, so class OTHER earns its share of it.
+ *  4. Then the guaranteed share, and the classes, as everywhere; a task without budget goes by its class, and so does one on another CPU
+ *     than its home.
+ *
+ * What runs on a reservation is charged in its class, and does not move that's clock. It does not get further ahead of that than a slice
+ * (after_turn()): beside 2,000 others it would not come back into its class for a minute.
+ */
+#ifndef LIMELIGHT_DEADLINE_H
+#define LIMELIGHT_DEADLINE_H
+
+enum {
+	MAX_STARTS_AT_ONCE = 16,	/* the timer comes back at once for more */
+	MAX_STALE_AT_ONCE = 8,
+};
+
+/* The reservation of @p's process, if it is admitted where @p may run; else NULL. */
+static struct ll_reservation *admitted_of(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+
+	if (!reservation || reservation->r.state != LL_RESERVATION_ADMITTED)
+		return NULL;
+	/* To move one that must not migrate now would end the scheduler. */
+	if (is_migration_disabled(p) && scx_bpf_task_cpu(p) != reservation->r.home)
+		return NULL;
+	return may_live_on(p, tctx, reservation->r.home) ? &reservation->r : NULL;
+}
+
+/* Put @p, which waits, where it belongs among those of its home. */
+static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, u64 now)
+{
+	struct ll_reservation *r = admitted_of(p, tctx);
+	u32 queue, item;
+	u64 key;
+
+	withdraw_reserved(tctx);
+	if (!r)
+		return;
+	if (!tctx->reserve.has_item) {
+		item = take_item(p->pid);
+		if (item == LL_HEAP_ITEMS)
+			return;
+		tctx->reserve.item = item;
+		tctx->reserve.has_item = 1;
+	}
+	queue = is_entitled(r, now) ? QUEUE_DEADLINES : QUEUE_STARTS;
+	key = queue == QUEUE_DEADLINES ? r->deadline_ns : r->start_ns;
+	if (!change_queue(r->home, queue, tctx->reserve.item, key))
+		return;
+	tctx->reserve.queue = queue;
+	tctx->reserve.queue_cpu = r->home;
+}
+
+/* Does what runs on @cctx make way for one of @deadline? */
+static bool makes_way_for_deadline(const struct cpu_ctx *cctx, u64 deadline)
+{
+	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD)
+		return false;
+	return !cctx->runs_deadline_ns || deadline < cctx->runs_deadline_ns;
+}
+
+/* @tctx has come to wait for @home: have that look, at once or when its period starts. */
+static void announce_deadline(const struct task_ctx *tctx, u64 now)
+{
+	s32 home = tctx->reserve.queue_cpu;
+	struct cpu_ctx *cctx = cpu_ctx_of(home);
+	u64 start;
+
+	if (tctx->reserve.queue == QUEUE_DEADLINES) {
+		if (makes_way_for_deadline(cctx, cctx->first_release[QUEUE_DEADLINES]))
+			scx_bpf_kick_cpu(home, SCX_KICK_PREEMPT);
+		else if (cctx->class >= LL_NR_CLASSES)
+			scx_bpf_kick_cpu(home, SCX_KICK_IDLE);
+		return;
+	}
+	start = cctx->first_release[QUEUE_STARTS];
+	if (tctx->reserve.queue != QUEUE_STARTS || cctx->class >= LL_NR_CLASSES || (cctx->slice_end_ns && cctx->slice_end_ns <= start))
+		return;
+	if (home == bpf_get_smp_processor_id())
+		end_slice_in(home, cctx, start > now ? start - now : AT_ONCE_NS, now);
+	else
+		scx_bpf_kick_cpu(home, SCX_KICK_PREEMPT);
+}
+
+/* The task of @item, with a reference; NULL where that has gone. @tctx is its context. */
+static struct task_struct *task_of_item(u32 item, struct task_ctx **tctx)
+{
+	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
+
+	*tctx = p ? task_ctx_of(p) : NULL;
+	if (*tctx && (*tctx)->reserve.has_item && (*tctx)->reserve.item == item)
+		return p;
+	if (p)
+		bpf_task_release(p);
+	return NULL;
+}
+
+/* Those whose period has started are entitled from now on. */
+static void start_periods(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	struct ll_reservation *r;
+	struct task_struct *p;
+	struct task_ctx *tctx;
+	u32 i, item;
+
+	bpf_for(i, 0, MAX_STARTS_AT_ONCE) {
+		if (cctx->first_release[QUEUE_STARTS] > now)
+			break;
+		item = first_item(cpu, QUEUE_STARTS);
+		p = task_of_item(item, &tctx);
+		change_queue(cpu, QUEUE_STARTS, item, COOP_ABI_NEVER);
+		if (!p)
+			continue;
+		r = admitted_of(p, tctx);
+		/* It waits, or it would not be here; who takes it at this moment withdraws it in ll_running(). */
+		if (r && waiting_class(tctx) < LL_NR_CLASSES)
+			submit_reserved(p, tctx, now);
+		bpf_task_release(p);
+	}
+}
+
+/* Take @p, of @item, which is the first of @cpu's deadlines. Where that is not what it was, put it right; false then. */
+static bool take_first_deadline(s32 cpu, u32 item, u64 now)
+{
+	struct task_ctx *tctx;
+	struct task_struct *p = task_of_item(item, &tctx);
+	struct ll_reservation *r;
+	bool taken = false;
+	u32 waits_as;
+
+	if (!p) {
+		change_queue(cpu, QUEUE_DEADLINES, item, COOP_ABI_NEVER);
+		return false;
+	}
+	r = admitted_of(p, tctx);
+	waits_as = waiting_class(tctx);
+	if (r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES)
+		taken = take_from_queue(cpu, p, queue_of(p, tctx, waits_as, queue_cpu(p, tctx)));
+	if (!taken) {
+		change_queue(cpu, QUEUE_DEADLINES, item, COOP_ABI_NEVER);
+		if (r && waits_as < LL_NR_CLASSES && !is_entitled(r, now))
+			submit_reserved(p, tctx, now);
+	}
+	bpf_task_release(p);
+	return taken;
+}
+
+/* Take who is entitled to @cpu and has the earliest deadline, if that is before @than. */
+static bool take_deadline(s32 cpu, struct cpu_ctx *cctx, u64 than, u64 now)
+{
+	u32 i;
+
+	bpf_for(i, 0, MAX_STALE_AT_ONCE) {
+		if (cctx->first_release[QUEUE_DEADLINES] >= than)
+			break;
+		if (take_first_deadline(cpu, first_item(cpu, QUEUE_DEADLINES), now)) {
+			count(LL_STAT_reserved_dispatched);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The latest moment at which one that is entitled, with @r, can still begin and have its budget, with the slack of a cooperative thread before. */
+static u64 latest_start(const struct ll_reservation *r)
+{
+	return r->deadline_ns - r->budget_ns - coop_slack_ns;
+}
+
+/* Can the first reservation that waits for @cctx, or @own, the one that could go on, wait for a cooperative thread's release (rule 2)? */
+static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_reservation *own, u64 now)
+{
+	struct ll_reservation *r;
+	struct task_ctx *tctx;
+	struct task_struct *p;
+	u64 latest = own ? latest_start(own) : COOP_ABI_NEVER, its;
+
+	if (first_of_classes(cctx, RELEASE_WAITS, LL_CLASS_OTHER) > cctx->coop_now_ns)
+		return false;
+	if (cctx->first_release[QUEUE_DEADLINES] != COOP_ABI_NEVER) {
+		p = task_of_item(first_item(cpu, QUEUE_DEADLINES), &tctx);
+		if (p) {
+			r = admitted_of(p, tctx);
+			its = r ? latest_start(r) : COOP_ABI_NEVER;
+			latest = earlier(its, latest);
+			bpf_task_release(p);
+		}
+	}
+	cctx->release_until_ns = latest;
+	return (s64)(latest - now) > 0;
+}
+
+/* How long the task of @tctx runs on @cpu rather than for @slice_ns: by its own reservation, and by those that wait. */
+static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
+{
+	u64 first = cctx->first_release[QUEUE_DEADLINES], start = cctx->first_release[QUEUE_STARTS];
+	struct ll_reservation *r = admitted_of(p, tctx);
+
+	cctx->runs_deadline_ns = 0;
+	if (tctx->class == LL_CLASS_KTHREAD)
+		return slice_ns;
+	if (r && r->home == cpu) {
+		if (is_entitled(r, now)) {
+			cctx->runs_deadline_ns = r->deadline_ns;
+			cctx->runs_latest_ns = latest_start(r);
+			slice_ns = r->budget_ns;
+		} else {
+			start = earlier(start, r->start_ns);
+		}
+	}
+	if (first != COOP_ABI_NEVER && (!cctx->runs_deadline_ns || first < cctx->runs_deadline_ns)) {
+		if (!runs_for_release(tctx, cctx) || (s64)(cctx->release_until_ns - now) <= 0)
+			return AT_ONCE_NS;
+		slice_ns = earlier(slice_ns, cctx->release_until_ns - now);
+	}
+	if (start != COOP_ABI_NEVER)
+		slice_ns = earlier(slice_ns, (s64)(start - now) > 0 ? start - now : AT_ONCE_NS);
+	/* It was entitled when it was put behind another; a thread of its own process may have used up the budget since. */
+	if (r && !cctx->runs_deadline_ns && is_huc_class(tctx->class) && more_urgent_waits(cctx, tctx->class) && now >= cctx->no_huc_until_ns)
+		return AT_ONCE_NS;
+	return slice_ns;
+}
+
+/* The task of @tctx has run for @ran_ns on @cctx: what that is of its process's reservation. */
+static void charge_reserved(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+	u64 ahead = after_turn(tctx, cctx);
+	u32 how = 0;
+
+	if (!reservation)
+		return;
+	if (is_entitled(&reservation->r, now - ran_ns))
+		how = cctx->runs_deadline_ns ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
+	if (how & CHARGE_HOME)
+		cctx->reserved_ns += ran_ns;
+	charge_reservation(tctx->reserve.number, ran_ns, now, how);
+	if (cctx->runs_deadline_ns && ll_vtime_before(ahead, tctx->vtime) && tctx->class < LL_NR_CLASSES)
+		tctx->vtime = ahead;
+	if (!tctx->reserve.window_ns)
+		return;
+	if (tctx->reserve.window_ns > ran_ns)
+		tctx->reserve.window_ns -= ran_ns;
+	else
+		inherit_or_leave(p, tctx);
+}
+
+/* @p wants the CPU: a new period for it, where that is due, and another home where it may not use that any more. */
+static void renew_reserved(const struct task_struct *p, struct task_ctx *tctx, u64 now)
+{
+	charge_reservation(tctx->reserve.number, 0, now, tctx->reserve.woke ? CHARGE_WOKE : 0);
+	tctx->reserve.woke = 0;
+	follow_affinity(p, tctx);
+}
+
+/* The reservation of @p's process, if that is entitled to its home; else NULL. */
+static struct ll_reservation *entitled_of(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+{
+	struct ll_reservation *r = admitted_of(p, tctx);
+
+	return r && is_entitled(r, now) ? r : NULL;
+}
+
+/*
+ * Does @r's task, of an earlier deadline than the task that wakes it up, wait for that one to sleep, as wakers mostly do at once? To preempt it is
+ * two switches more. It has its budget in time even so, and waits for HANDS_OVER_WAIT_NS at most.
+ */
+static bool waits_for_waker(const struct ll_reservation *r, const struct cpu_ctx *cctx, u64 now)
+{
+	if (r->home != bpf_get_smp_processor_id() || !bpf_in_task() || !cctx->runs_deadline_ns)
+		return false;
+	return (s64)(latest_start(r) - now) > HANDS_OVER_WAIT_NS;
+}
+
+/*
+ * Is @r's turn on its home the next but for what runs there, and by which flags of an insertion does it come to that? Then it waits in no queue,
+ * which would cost as much again as the switch. Not where others are next already: which of them is the first is for a dispatch to say. To wait
+ * behind the running task is for one that @stays: another CPU could not take it from there.
+ */
+static bool is_next_by_deadline(const struct ll_reservation *r, bool stays, u64 now, u64 *enq_flags)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(r->home);
+
+	if (cctx->coop_threads || cctx->first_release[QUEUE_DEADLINES] <= r->deadline_ns)
+		return false;
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | (s32)r->home))
+		return false;
+	if (!makes_way_for_deadline(cctx, r->deadline_ns))
+		return stays && cctx->runs_deadline_ns;
+	if (!stays || !waits_for_waker(r, cctx, now))
+		*enq_flags = SCX_ENQ_PREEMPT;
+	else
+		shorten_slice(r->home, cctx, HANDS_OVER_WAIT_NS, now);
+	return true;
+}
+
+/* Have @p, which wakes up and is entitled to @r's home, run there without waiting in a queue, where that is in order. */
+static bool run_by_deadline(struct task_struct *p, struct task_ctx *tctx, const struct ll_reservation *r, u64 now, u64 enq_flags)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(r->home);
+	u64 how = 0;
+
+	if (is_idle(cctx, r->home)) {
+		run_next(p, tctx, enq_flags, LL_STAT_wakeups_direct);
+		return true;
+	}
+	if (!is_next_by_deadline(r, nr_cpus == 1 || is_pinned(p, tctx), now, &how))
+		return false;
+	/* Whoever wakes up before it runs, for its class, is not to be put before it. */
+	if (how && !claim_cpu(cctx, tctx->class))
+		return false;
+	run_next(p, tctx, enq_flags | how, LL_STAT_reserved_dispatched);
+	return true;
+}
+
+/* @p wakes up: if it is entitled to its home, that is where it runs or waits; @cpu is that then, else false. */
+static bool select_reserved(struct task_struct *p, struct task_ctx *tctx, s32 *cpu)
+{
+	u64 now = scx_bpf_now();
+	struct ll_reservation *r;
+
+	renew_reserved(p, tctx, now);
+	r = entitled_of(p, tctx, now);
+	if (!r)
+		return false;
+	*cpu = r->home;
+	run_by_deadline(p, tctx, r, now, 0);
+	return true;
+}
+
+enum reserved_place { BY_CLASS, BY_DEADLINE, RUNS_NEXT };
+
+/*
+ * Where @p goes, which begins to wait on @cpu: by its class; or it is entitled to its home, and no other CPU is looked for. Then it runs next there,
+ * or waits. What select_reserved() has seen to is not done again.
+ */
+static enum reserved_place place_reserved(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	bool selected = enq_flags & SCX_ENQ_CPU_SELECTED;
+	u64 now = scx_bpf_now();
+	struct ll_reservation *r;
+
+	/* A cooperative thread has its CPU chosen by another way. */
+	if (!selected || tctx->coop.cell)
+		renew_reserved(p, tctx, now);
+	r = entitled_of(p, tctx, now);
+	if (!r)
+		return BY_CLASS;
+	if ((enq_flags & SCX_ENQ_WAKEUP) && !selected && r->home == cpu && run_by_deadline(p, tctx, r, now, enq_flags))
+		return RUNS_NEXT;
+	return BY_DEADLINE;
+}
+
+/* Have @p, which waits in the queue of its class now, wait for its reservation, too. */
+static void enqueue_reserved(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 now = scx_bpf_now();
+
+	submit_reserved(p, tctx, now);
+	if (tctx->reserve.queue)
+		announce_deadline(tctx, now);
+}
+
+enum first_deadline { NO_DEADLINE, DEADLINE_TAKEN, DEADLINE_GOES_ON };
+
+/*
+ * Take who is entitled to @cpu and has the earliest deadline; or that is @prev, of @tctx, where that could go on. Neither where nobody is
+ * entitled, and where releases come first.
+ */
+static enum first_deadline find_first_deadline(const struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	struct ll_reservation *own = tctx ? admitted_of(prev, tctx) : NULL;
+
+	start_periods(cpu, cctx, now);
+	if (own && (own->home != cpu || !is_entitled(own, now)))
+		own = NULL;
+	if (!own && cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER)
+		return NO_DEADLINE;
+	if (cctx->coop_threads && can_wait_for_release(cpu, cctx, own, now))
+		return NO_DEADLINE;
+	if (take_deadline(cpu, cctx, own ? own->deadline_ns : COOP_ABI_NEVER, now))
+		return DEADLINE_TAKEN;
+	return own ? DEADLINE_GOES_ON : NO_DEADLINE;
+}
+
+#endif /* LIMELIGHT_DEADLINE_H */

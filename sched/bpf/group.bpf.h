@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Groups of cooperative threads (section 3.1). The threads of a group pool their CPU time, and the one of the least user virtual time has it. So each
+ * has a virtual time of its own, as everybody has, and whenever one is the first of its class, it changes places with the one that matters more: that
+ * runs now, and pays with the other's place. What they get together is what each would get alone, whoever of them gets it. A group is one CPU's: its
+ * members elsewhere are another one, because nobody can take their place here.
+ *
+ * A group is named by its user and a number, so whoever joins has its owner's consent: it is the same user.
+ */
+#ifndef LIMELIGHT_GROUP_H
+#define LIMELIGHT_GROUP_H
+
+enum {
+	COOP_MAX_GROUPS = 128,
+	COOP_MAX_GROUPS_OF_USER = 32,	/* whoever has more has their threads alone in groups of their own */
+	GROUP_IN_THE_MAKING = 1U << 31,
+};
+
+struct coop_group {
+	struct bpf_spin_lock lock;
+	u32 uid, gid;		/* its name */
+	s32 cpu;
+	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its name is not to be read */
+	u32 least_pid;		/* the one to run of those that wait */
+	u64 least;		/* and its user virtual time; COOP_ABI_NEVER where none waits */
+	struct ll_heap heap;
+};
+
+/* Number 0 is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COOP_MAX_GROUPS);
+	__type(key, u32);
+	__type(value, struct coop_group);
+} coop_groups SEC(".maps");
+
+/* As release_places, in the heaps of groups. */
+u16 group_places[LL_HEAP_ITEMS];
+
+static struct coop_group *group_of(u32 number)
+{
+	return bpf_map_lookup_elem(&coop_groups, &number);
+}
+
+/* As change_queue(), for the queue of a group: @item waits with @user_vtime, or not at all. */
+__weak bool change_group_queue(u32 number, u32 item, u64 user_vtime)
+{
+	struct coop_group *group = group_of(number);
+	bool done = true;
+
+	if (!group)
+		return false;
+	bpf_spin_lock(&group->lock);
+	if (user_vtime == COOP_ABI_NEVER)
+		ll_heap_remove(&group->heap, group_places, item);
+	else
+		done = ll_heap_insert(&group->heap, group_places, item, user_vtime);
+	group->least = ll_heap_first(&group->heap, COOP_ABI_NEVER);
+	group->least_pid = release_pids[group->heap.at[0].item & (LL_HEAP_ITEMS - 1)];
+	bpf_spin_unlock(&group->lock);
+	return done;
+}
+
+/* The least user virtual time of @tctx's group, itself left out: it runs. COOP_ABI_NEVER where there is none. */
+static u64 least_of_group(const struct task_ctx *tctx)
+{
+	struct coop_group *group = group_of(tctx->coop.group);
+
+	return tctx->coop.group && group ? group->least : COOP_ABI_NEVER;
+}
+
+static void leave_group(struct task_ctx *tctx)
+{
+	struct coop_group *group = group_of(tctx->coop.group);
+
+	if (!tctx->coop.group || !group)
+		return;
+	__sync_fetch_and_sub(&group->members, 1);
+	__sync_fetch_and_sub(&coop_grouped, 1);
+	tctx->coop.group = 0;
+	tctx->coop.gid = 0;
+}
+
+/* Become a member of @group, if that has the name; false where it has not, or has it no more. */
+static bool enter_group(struct coop_group *group, u32 uid, u32 gid, s32 cpu)
+{
+	u32 members = group->members;
+
+	if (!members || (members & GROUP_IN_THE_MAKING) || group->uid != uid || group->gid != gid || group->cpu != cpu)
+		return false;
+	if (__sync_val_compare_and_swap(&group->members, members, members + 1) != members)
+		return false;
+	/* Its last member may have left before we came, and somebody else have taken it. */
+	if (group->uid == uid && group->gid == gid && group->cpu == cpu)
+		return true;
+	__sync_fetch_and_sub(&group->members, 1);
+	return false;
+}
+
+/* A new group, in @unused; 0 where another one was faster. */
+static u32 make_group(u32 unused, u32 uid, u32 gid, s32 cpu)
+{
+	struct coop_group *group = group_of(unused);
+
+	if (!unused || !group || __sync_val_compare_and_swap(&group->members, 0, GROUP_IN_THE_MAKING | 1))
+		return 0;
+	group->uid = uid;
+	group->gid = gid;
+	group->cpu = cpu;
+	__sync_fetch_and_and(&group->members, ~GROUP_IN_THE_MAKING);
+	return unused;
+}
+
+/*
+ * Become a member of the group that user @uid calls @gid on @cpu, a new one if need be. Its number; 0 where there is no room, or where two come at
+ * once: the next call tries again.
+ */
+static u32 find_group(u32 uid, u32 gid, s32 cpu)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	struct coop_group *group;
+	u32 number;
+
+	cctx->unused_group = 0;
+	cctx->groups_of_user = 0;
+	bpf_for(number, 1, COOP_MAX_GROUPS) {
+		group = group_of(number);
+		if (!group)
+			break;
+		if (enter_group(group, uid, gid, cpu))
+			return number;
+		if (!group->members)
+			cctx->unused_group = number;
+		else if (group->uid == uid)
+			cctx->groups_of_user++;
+	}
+	return cctx->groups_of_user < COOP_MAX_GROUPS_OF_USER ? make_group(cctx->unused_group, uid, gid, cpu) : 0;
+}
+
+/* @p's group is the one that its user calls @gid from now on. */
+static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 gid)
+{
+	leave_group(tctx);
+	if (gid)
+		tctx->coop.group = find_group(BPF_CORE_READ(p, cred, uid.val), gid, tctx->coop.home);
+	if (tctx->coop.group)
+		__sync_fetch_and_add(&coop_grouped, 1);
+	tctx->coop.gid = tctx->coop.group ? gid : 0;
+}
+
+/* @one and @other, both of @cpu and @class, change places in the order of virtual time. */
+static void swap_vtimes(struct task_ctx *one, struct task_ctx *other, s32 cpu, u32 class)
+{
+	u64 vtime;
+
+	if (nr_cpus > 1) {
+		be_forgiven(one, cpu, cpu_ctx_of(cpu), class);
+		be_forgiven(other, cpu, cpu_ctx_of(cpu), class);
+	}
+	vtime = one->vtime;
+	one->vtime = other->vtime;
+	other->vtime = vtime;
+}
+
+/* Does the place of @one in the order of virtual time cost @other the same? Else a group would be a way to get more than its weights. */
+static bool weigh_the_same(const struct task_struct *one, const struct task_ctx *of_one, const struct task_struct *other,
+			   const struct task_ctx *of_other)
+{
+	return one->scx.weight == other->scx.weight && of_one->weight_pm == of_other->weight_pm && of_one->cgroup_slot == of_other->cgroup_slot;
+}
+
+/* Have the most important of @first's group run here in its place, if that is another one. */
+static bool take_more_important(s32 cpu, const struct task_struct *first, struct task_ctx *tctx)
+{
+	struct coop_group *group = group_of(tctx->coop.group);
+	struct task_struct *p;
+	struct task_ctx *of_p;
+	bool taken = false;
+
+	/* Who has no best-effort event is awake for something else, a descriptor say: it has its place for itself. */
+	if (!group || tctx->coop.user_vtime == COOP_ABI_NEVER || group->least >= tctx->coop.user_vtime)
+		return false;
+	p = bpf_task_from_pid(group->least_pid);
+	if (!p)
+		return false;
+	of_p = task_ctx_of(p);
+	if (of_p && of_p->class == tctx->class && waiting_class(of_p) == tctx->class && of_p->coop.group == tctx->coop.group &&
+	    is_item_of(p, of_p, of_p->coop.item, cpu) && weigh_the_same(first, tctx, p, of_p))
+		taken = take_from_queue(cpu, p, queue_of(p, of_p, tctx->class, cpu));
+	if (taken)
+		swap_vtimes(of_p, tctx, cpu, tctx->class);
+	bpf_task_release(p);
+	return taken;
+}
+
+/* Of the first of @class, which waits in @queue: have the one run that its group has for its place. False where that is itself. */
+static bool take_in_place_of_first(s32 cpu, u32 class, u64 queue)
+{
+	struct task_struct *first;
+	struct task_ctx *tctx;
+	bool taken = false;
+
+	bpf_for_each(scx_dsq, first, queue, 0) {
+		tctx = task_ctx_of(first);
+		/* Who is there for having waited too long keeps that. */
+		if (!tctx || !tctx->coop.group || waiting_class(tctx) != class)
+			break;
+		taken = take_more_important(cpu, first, tctx);
+		if (!taken)
+			break;
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_vtime(first, tctx, class, cpu));
+		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, first, queue, 0);
+		break;
+	}
+	return taken;
+}
+
+/* Take the next task of @class that @cpu may run, as take_from_class() does; of a group, the most important one. */
+static bool take_next(s32 cpu, struct cpu_ctx *cctx, u32 class)
+{
+	u64 queue = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
+
+	if (!coop_grouped)
+		return take_from_class(cpu, cctx, class);
+	if (nr_cpus > 1) {
+		if (!pinned_head(cpu, cctx, class, &own_vtime))
+			return take_from_class(cpu, cctx, class);
+		if (head_vtime(queue, &shared_vtime) && ll_vtime_before(shared_vtime, own_vtime))
+			return take_from_class(cpu, cctx, class);
+		queue = pinned_queue(cpu, class);
+	}
+	return take_in_place_of_first(cpu, class, queue) || take_from_class(cpu, cctx, class);
+}
+
+#endif /* LIMELIGHT_GROUP_H */

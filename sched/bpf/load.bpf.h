@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Load control (Redline, section 6.1): once a second what reservations took of each CPU, and who loses one where that is too much. It is done
+ * here and not in the daemon because that may be what gets no CPU then. What can wait, to give one back, is the daemon's; it looks at the
+ * process's memory for that.
+ *
+ * R_load is what ran on budgets. The paper counts all that interactive tasks use; but what one takes of the left-over displaces nobody, for it is
+ * in its class then and charged there.
+ */
+#ifndef LIMELIGHT_LOAD_H
+#define LIMELIGHT_LOAD_H
+
+enum { LOAD_PERIOD_NS = 1000000000, MAX_REVOKED_AT_ONCE = 8 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LL_MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct ll_cpu_load);
+} loads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer_slot);
+} load_timer SEC(".maps");
+
+/* When the last second was over. */
+u64 load_at_ns;
+
+/*
+ * Who of @cpu's loses its reservation: of those that used up a budget in the window the one that took most, else of all (section 6.1: it acts
+ * least like an interactive task); 0 where all are invulnerable.
+ */
+static u32 victim_of(u32 cpu)
+{
+	u32 number, victim = 0, use, most = 0, exhausted, victim_exhausted = 0;
+	struct reservation *reservation;
+
+	bpf_for(number, 1, reservations_end) {
+		reservation = reservation_of(number);
+		if (!reservation || reservation->r.state != LL_RESERVATION_ADMITTED || reservation->r.home != cpu)
+			continue;
+		if (!(reservation->r.flags & LL_SPEC_REVOCABLE))
+			continue;
+		use = window_use_us(&reservation->r);
+		exhausted = reservation->r.exhausted & ((1 << LL_LOAD_SAMPLES) - 1);
+		if (exhausted ? !victim_exhausted || use >= most : !victim_exhausted && use >= most) {
+			victim = number;
+			most = use;
+			victim_exhausted = exhausted;
+		}
+	}
+	return victim;
+}
+
+/* Bring the load of @cpu below R_hi, where it is above R_max. */
+static void relieve(u32 cpu, struct cpu_ctx *cctx)
+{
+	u32 i, victim;
+
+	if (cctx->load.recent_ppm <= load_max_ppm)
+		return;
+	bpf_for(i, 0, MAX_REVOKED_AT_ONCE) {
+		if (cctx->load.recent_ppm < load_high_ppm)
+			break;
+		victim = victim_of(cpu);
+		if (!victim || !end_reservation(victim, LL_RESERVATION_ADMITTED, LL_RESERVATION_REVOKED))
+			break;
+		count(LL_STAT_reserved_revoked);
+	}
+}
+
+/* Every reservation's use of the second that is over. */
+static void end_second(u64 second)
+{
+	struct reservation *reservation;
+	u32 number;
+
+	bpf_for(number, 1, reservations_end) {
+		reservation = reservation_of(number);
+		if (!reservation || reservation->r.state == LL_RESERVATION_NONE)
+			continue;
+		reservation->r.window_us[second & (LL_LOAD_SAMPLES - 1)] = reservation->r.second_us;
+		reservation->r.second_us = 0;
+		reservation->r.exhausted <<= 1;
+	}
+}
+
+static void publish_load(u32 cpu, const struct cpu_ctx *cctx)
+{
+	struct ll_cpu_load *load = bpf_map_lookup_elem(&loads, &cpu);
+
+	if (!load)
+		return;
+	load->recent_ppm = cctx->load.recent_ppm;
+	load->expected_ppm = cctx->load.expected_ppm;
+	load->admitted_ppm = cctx->admitted_ppm;
+	load->reservations = cctx->reservations;
+}
+
+static int load_second(void *map, u32 *key, struct bpf_timer *timer)
+{
+	u64 now = scx_bpf_now(), elapsed_us = (now - load_at_ns) / 1000 ?: 1, ran_ns;
+	struct cpu_ctx *cctx;
+	u32 cpu;
+
+	end_second(load_seconds);
+	bpf_for(cpu, 0, nr_cpus) {
+		cctx = cpu_ctx_of(cpu);
+		ran_ns = cctx->reserved_ns - cctx->reserved_until_ns;
+		cctx->reserved_until_ns += ran_ns;
+		ll_load_second(&cctx->load, ran_ns * 1000 / elapsed_us);
+		relieve(cpu, cctx);
+		publish_load(cpu, cctx);
+	}
+	load_at_ns = now;
+	load_seconds++;
+	bpf_timer_start(timer, LOAD_PERIOD_NS, 0);
+	return 0;
+}
+
+static s32 start_load_timer(void)
+{
+	u32 zero = 0;
+	struct timer_slot *slot = bpf_map_lookup_elem(&load_timer, &zero);
+	s32 err;
+
+	if (!slot)
+		return -ENOENT;
+	load_at_ns = scx_bpf_now();
+	err = bpf_timer_init(&slot->timer, &load_timer, CLOCK_MONOTONIC);
+	err = err ?: bpf_timer_set_callback(&slot->timer, load_second);
+	return err ?: bpf_timer_start(&slot->timer, LOAD_PERIOD_NS, 0);
+}
+
+/* Look at the task @pid, which runs already, as if it had just executed its program. Its threads follow the first of them. */
+static int adopt(u32 pid)
+{
+	struct task_struct *p = bpf_task_from_pid(pid);
+	struct task_ctx *tctx, *leader_ctx;
+	struct ll_file file;
+	int err = -ESRCH;
+
+	if (!p)
+		return err;
+	tctx = task_ctx_of(p);
+	bpf_rcu_read_lock();
+	if (tctx && p->pid == p->tgid) {
+		file = file_of(BPF_CORE_READ(p, mm, exe_file, f_inode));
+		execute(p, tctx, &file);
+		err = 0;
+	} else if (tctx) {
+		leader_ctx = task_ctx_of(p->group_leader);
+		leave_reservation(tctx);
+		if (leader_ctx && leader_ctx->reserve.number)
+			join_reservation(tctx, leader_ctx->reserve.number, 0);
+		err = 0;
+	}
+	bpf_rcu_read_unlock();
+	bpf_task_release(p);
+	return err;
+}
+
+/* Submit @number, of process @tgid, to admission again. */
+static int reactivate(u32 number, u32 tgid)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct task_struct *p;
+	s32 home;
+
+	if (!reservation || reservation->r.tgid != tgid)
+		return -EAGAIN;
+	p = bpf_task_from_pid(tgid);
+	if (!p)
+		return -ESRCH;
+	bpf_rcu_read_lock();
+	home = least_loaded(p, scx_bpf_task_cpu(p));
+	bpf_rcu_read_unlock();
+	bpf_task_release(p);
+	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
+	if (cpu_ctx_of(home)->load.recent_ppm >= load_low_ppm)
+		return -EBUSY;
+	if (admit_reservation(number, home, LL_RESERVATION_REVOKED) || admit_reservation(number, home, LL_RESERVATION_REFUSED))
+		return 0;
+	return -EBUSY;
+}
+
+/* Have the process @pid, if it is one that user @uid may ask for, hold what @spec says, in place of what it held. */
+static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
+{
+	struct task_struct *p = bpf_task_from_pid(pid);
+	struct reservation *held;
+	struct task_ctx *tctx;
+	int err = -ESRCH;
+
+	if (!p)
+		return err;
+	tctx = task_ctx_of(p);
+	if (uid && (BPF_CORE_READ(p, real_cred, uid.val) != uid || BPF_CORE_READ(p, real_cred, euid.val) != uid ||
+		    BPF_CORE_READ(p, real_cred, suid.val) != uid)) {
+		err = -EPERM;
+	} else if (tctx && p->pid == p->tgid) {
+		/* Other threads have what was held before until they follow, and those that these make in the meantime never do. */
+		held = reservation_of(tctx->reserve.number);
+		if (held && held->r.tgid == p->tgid)
+			end_reservation(tctx->reserve.number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
+		bpf_rcu_read_lock();
+		leave_reservation(tctx);
+		make_reservation(p, tctx, spec, true);
+		bpf_rcu_read_unlock();
+		err = tctx->reserve.number ? 0 : tctx->reserve.has_ended ? -ESRCH : -EBUSY;
+	}
+	bpf_task_release(p);
+	return err;
+}
+
+/* Take @number, of process @tgid, back for good. */
+static int retire(u32 number, u32 tgid)
+{
+	struct reservation *reservation = reservation_of(number);
+	u32 state;
+
+	if (!reservation || reservation->r.tgid != tgid)
+		return -EAGAIN;
+	state = reservation->r.state;
+	if (state == LL_RESERVATION_NONE || state == LL_RESERVATION_RETIRED)
+		return -ENOENT;
+	return end_reservation(number, state, LL_RESERVATION_RETIRED) ? 0 : -EAGAIN;
+}
+
+SEC("syscall")
+int ll_reserve(struct ll_reserve_args *args)
+{
+	/* The verifier keeps the program's argument apart from other memory. */
+	struct ll_spec spec = args->spec;
+
+	switch (args->op) {
+	case LL_RESERVE_ADOPT:
+		return adopt(args->number);
+	case LL_RESERVE_REACTIVATE:
+		return reactivate(args->number, args->tgid);
+	case LL_RESERVE_RETIRE:
+		return retire(args->number, args->tgid);
+	case LL_RESERVE_ASSIGN:
+		return assign(args->number, args->uid, &spec);
+	case LL_RESERVE_SPECS:
+		has_specs = args->number;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* Which file the caller's descriptor @fd stands for. */
+SEC("syscall")
+int ll_identify(struct ll_identify_args *args)
+{
+	struct task_struct *caller = bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(caller, files, fdt);
+	struct file *file = NULL;
+
+	if (args->fd >= BPF_CORE_READ(table, max_fds))
+		return -EBADF;
+	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + args->fd);
+	if (!file)
+		return -EBADF;
+	args->file = file_of(BPF_CORE_READ(file, f_inode));
+	return 0;
+}
+
+#endif /* LIMELIGHT_LOAD_H */

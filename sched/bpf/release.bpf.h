@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Release queues (cooperative polling, section 3.2): the cooperative threads of a CPU by when their next timer is due. One queue holds those that
+ * wait for the CPU and one those that sleep, for each class. A thread is in a release queue beside its class's queue, and no kernel structure
+ * holds a task twice: so these are heaps of our own, with a lock of their own, since a thread may leave its CPU while it waits there.
+ */
+#ifndef LIMELIGHT_RELEASE_H
+#define LIMELIGHT_RELEASE_H
+
+/* The release queues of one CPU. */
+struct release_queues {
+	struct bpf_spin_lock lock;
+	u32 pad;
+	struct ll_heap heaps[NR_TIMED_QUEUES];
+};
+
+/* By CPU; the loader gives it as many entries as there are CPU ids. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct release_queues);
+} release_queues SEC(".maps");
+
+/* Where each item is in its heap: changed with the lock of that held. */
+u16 release_places[LL_HEAP_ITEMS];
+
+/* The thread that each item stands for; 0: it is free. */
+u32 release_pids[LL_HEAP_ITEMS];
+
+/* The first of timed queue @number of @cpu is @key. */
+static void set_first(u32 cpu, u32 number, u64 key)
+{
+	if (number < NR_TIMED_QUEUES)
+		cpu_ctx_of(cpu)->first_release[number] = key;
+}
+
+static u64 first_of_queue(const struct cpu_ctx *cctx, u32 state, u32 class)
+{
+	return cctx->first_release[release_queue(state, class)];
+}
+
+/* The earliest release in the queues of @state of @class and those more urgent. Not a loop: bpf_for() costs ten times as much as it would do here. */
+static u64 first_of_classes(const struct cpu_ctx *cctx, u32 state, u32 class)
+{
+	u64 first = COOP_ABI_NEVER;
+
+	if (class >= LL_CLASS_HUCIN)
+		first = first_of_queue(cctx, state, LL_CLASS_HUCIN);
+	if (class >= LL_CLASS_HUCOUT)
+		first = earlier(first, first_of_queue(cctx, state, LL_CLASS_HUCOUT));
+	if (class >= LL_CLASS_OTHER)
+		first = earlier(first, first_of_queue(cctx, state, LL_CLASS_OTHER));
+	return first;
+}
+
+/* The earliest release of a cooperative thread of @class or a more urgent one on @cctx; @sleeping ones too. */
+static u64 next_release(const struct cpu_ctx *cctx, u32 class, bool sleeping)
+{
+	u64 waits = first_of_classes(cctx, RELEASE_WAITS, class);
+
+	return sleeping ? earlier(waits, first_of_classes(cctx, RELEASE_SLEEPS, class)) : waits;
+}
+
+/*
+ * Put @item into timed queue @number of @cpu, or with COOP_ABI_NEVER take it out, whether it is there or not. False where there is no room. Not
+ * static: so the verifier looks at it once, and not wherever it is used.
+ */
+__weak bool change_queue(u32 cpu, u32 number, u32 item, u64 release_ns)
+{
+	struct release_queues *queues = bpf_map_lookup_elem(&release_queues, &cpu);
+	bool done = true;
+
+	if (!queues || number >= NR_TIMED_QUEUES)
+		return false;
+	bpf_spin_lock(&queues->lock);
+	if (release_ns == COOP_ABI_NEVER)
+		ll_heap_remove(&queues->heaps[number], release_places, item);
+	else
+		done = ll_heap_insert(&queues->heaps[number], release_places, item, release_ns);
+	set_first(cpu, number, ll_heap_first(&queues->heaps[number], COOP_ABI_NEVER));
+	bpf_spin_unlock(&queues->lock);
+	return done;
+}
+
+/* The virtual time of @tctx where it has just had its turn in its class, which is fair: a slice ahead of who has it now. */
+static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	return class_vtime[class_index(tctx->class)] + (is_huc_class(tctx->class) ? huc_slice_ns : cctx->other_slice_ns);
+}
+
+/* The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). */
+static u64 ahead_from(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	return after_turn(tctx, cctx) + coop_ahead_ns;
+}
+
+static bool is_ahead(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	return ll_vtime_before(ahead_from(tctx, cctx), tctx->vtime);
+}
+
+/* @tctx waits for @cpu or sleeps, as @state says, until its release, if that is to be kept. */
+static void submit_release(struct task_ctx *tctx, u32 cpu, u32 state)
+{
+	u32 number = release_queue(state, tctx->class);
+
+	if (!in_good_standing(tctx) || tctx->coop.release_ns == COOP_ABI_NEVER)
+		return;
+	/* It may block for ever, and nobody could be told by when to yield. */
+	if (state == RELEASE_SLEEPS && tctx->coop.release_ns <= coop_now())
+		return;
+	if (is_ahead(tctx, cpu_ctx_of(cpu))) {
+		tctx->coop.standing |= COOP_DEMOTED_AHEAD;
+		count(LL_STAT_coop_ahead);
+		return;
+	}
+	if (!change_queue(cpu, number, tctx->coop.item, tctx->coop.release_ns))
+		return;
+	tctx->coop.queue = number;
+	tctx->coop.queue_cpu = cpu;
+}
+
+/* An item for the thread @pid; LL_HEAP_ITEMS where all are taken. */
+static u32 take_item(u32 pid)
+{
+	u32 i, item;
+
+	bpf_for(i, 0, LL_HEAP_ITEMS) {
+		item = (pid + i) & (LL_HEAP_ITEMS - 1);
+		if (!release_pids[item] && !__sync_val_compare_and_swap(&release_pids[item], 0, pid))
+			return item;
+	}
+	return LL_HEAP_ITEMS;
+}
+
+/* The item of the first release of a queue; LL_HEAP_ITEMS where that is empty. */
+static u32 first_item(u32 cpu, u32 number)
+{
+	struct release_queues *queues = bpf_map_lookup_elem(&release_queues, &cpu);
+	u32 item = LL_HEAP_ITEMS;
+
+	if (!queues || number >= NR_TIMED_QUEUES)
+		return item;
+	bpf_spin_lock(&queues->lock);
+	if (queues->heaps[number].count)
+		item = queues->heaps[number].at[0].item & (LL_HEAP_ITEMS - 1);
+	bpf_spin_unlock(&queues->lock);
+	return item;
+}
+
+/* Is @p, of @tctx, the thread of @item, and has it stayed on @cpu? After an exec it may have another pid, and a later process its old one. */
+static bool is_item_of(const struct task_struct *p, const struct task_ctx *tctx, u32 item, s32 cpu)
+{
+	return tctx->coop.cell && tctx->coop.item == item && tctx->coop.home == cpu && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/*
+ * Forget the releases of sleepers that are over: whoever sleeps on had no timer there, and would have everybody else yield for it for good. One of
+ * each class at a time.
+ */
+static void forget_overslept(u32 cpu, const struct cpu_ctx *cctx, u64 now)
+{
+	u32 class, number;
+
+	if (first_of_classes(cctx, RELEASE_SLEEPS, LL_CLASS_OTHER) > now)
+		return;
+	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
+		number = release_queue(RELEASE_SLEEPS, class);
+		if (first_of_queue(cctx, RELEASE_SLEEPS, class) <= now)
+			change_queue(cpu, number, first_item(cpu, number), COOP_ABI_NEVER);
+	}
+}
+
+/* May a release of @class go before a more urgent class on @cctx? Only class OTHER has a share that is guaranteed, and is charged for it. */
+static bool may_use_share(struct cpu_ctx *cctx, u32 class)
+{
+	return class == LL_CLASS_OTHER && tracking && share_is_due(cctx);
+}
+
+/*
+ * Does somebody wait who has waited for so long that releases of class OTHER are not kept beside? Not whoever goes before its class
+ * (goes_before_class(), the daemon): those wait for the few due ones.
+ */
+static bool rescue_comes_first(const struct cpu_ctx *cctx)
+{
+	return rescue_first && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED));
+}
+
+/* In a dispatch: have @p, which waits in @queue, run next here. False where it does not wait there. */
+static bool take_from_queue(s32 cpu, struct task_struct *p, u64 queue)
+{
+	struct task_struct *any;
+	bool moved = false;
+
+	bpf_for_each(scx_dsq, any, queue, 0) {
+		moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+		break;
+	}
+	return moved;
+}
+
+/* Take the first of those of @class whose release is due. */
+static bool take_first_due(s32 cpu, u32 class)
+{
+	u32 number = release_queue(RELEASE_WAITS, class), item = first_item(cpu, number), waits_as;
+	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
+	struct task_ctx *tctx = p ? task_ctx_of(p) : NULL;
+	bool is_its = tctx && is_item_of(p, tctx, item, cpu), taken = false;
+
+	if (is_its) {
+		waits_as = waiting_class(tctx);
+		taken = waits_as < LL_NR_CLASSES && take_from_queue(cpu, p, queue_of(p, tctx, waits_as, cpu));
+	}
+	if (p)
+		bpf_task_release(p);
+	if (!is_its)
+		change_queue(cpu, number, item, COOP_ABI_NEVER);
+	return taken;
+}
+
+/* Does the task of @tctx, which has just yielded or whose slice is over, go on, because no release is earlier than its own (rules 1 and 2)? */
+static bool goes_on_for_release(const struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	if (!is_due(tctx, cctx->coop_now_ns) || is_ahead(tctx, cctx) || next_release(cctx, tctx->class, false) <= tctx->coop.release_ns)
+		return false;
+	if (tctx->class == LL_CLASS_OTHER && rescue_comes_first(cctx))
+		return false;
+	return !more_urgent_waits(cctx, tctx->class) || may_use_share(cctx, tctx->class);
+}
+
+/* Take who runs for its release (rules 1 and 2); @above is the class of the task that could go on. */
+static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above)
+{
+	u64 now = cctx->coop_now_ns;
+	u32 class;
+
+	if (first_of_classes(cctx, RELEASE_WAITS, LL_CLASS_OTHER) > now)
+		return false;
+	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
+		if (first_of_queue(cctx, RELEASE_WAITS, class) > now)
+			continue;
+		if ((above < class || more_urgent_waits(cctx, class)) && !may_use_share(cctx, class))
+			break;
+		if (class == LL_CLASS_OTHER && rescue_comes_first(cctx))
+			break;
+		if (take_first_due(cpu, class)) {
+			count(LL_STAT_coop_due);
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif /* LIMELIGHT_RELEASE_H */

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reservations (Redline, OSDI 2008, sections 3 and 6.1): who has one, and who is admitted. When they are kept: deadline.bpf.h; how much load they
+ * make and who loses one for that: load.bpf.h.
+ *
+ * A reservation is a process's: its threads share its budget, since a specification says what a program needs, whatever it is made of. It is kept
+ * on one CPU, its home, where its bandwidth was admitted. Beside that its tasks are in their class as everybody is, on any CPU, and get what is
+ * left over there.
+ *
+ * A child draws on its parent's reservation for as much CPU as it takes to execute something (section 3: 1 ms). The paper gives it one of its own for
+ * that while, so that a bomb of 2,000 interactive children overloads the machine until the window is over; here they have the parent's, all together.
+ */
+#ifndef LIMELIGHT_RESERVE_H
+#define LIMELIGHT_RESERVE_H
+
+/* As much CPU as a new process may use before it executes its program (section 3). */
+enum { EXEC_WINDOW_NS = 1000000 };
+
+struct reservation {
+	struct bpf_spin_lock lock;	/* of its period and its figures */
+	u32 pad;
+	struct ll_reservation r;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LL_MAX_RESERVATIONS);
+	__type(key, u32);
+	__type(value, struct reservation);
+} reservations SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LL_MAX_SPECS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ll_file);
+	__type(value, struct ll_spec);
+} specs SEC(".maps");
+
+/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. */
+struct admission {
+	struct bpf_spin_lock lock;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct admission);
+} admissions SEC(".maps");
+
+/* Numbers of reservations in use are less than this: what goes through all of them stops there. Writer: whoever takes one; it never falls. */
+u32 reservations_end;
+
+/* All numbers below this are taken, most likely. */
+u32 reservations_free = 1;
+
+/* Is there any specification? Writer: the daemon, before it looks at who runs already. */
+u32 has_specs;
+
+/* Seconds that load.bpf.h has counted. */
+u64 load_seconds;
+
+static struct reservation *reservation_of(u32 number)
+{
+	return number ? bpf_map_lookup_elem(&reservations, &number) : NULL;
+}
+
+/* Is @r entitled to its home now? */
+static bool is_entitled(const struct ll_reservation *r, u64 now)
+{
+	return r->state == LL_RESERVATION_ADMITTED && r->budget_ns > 0 && (s64)(now - r->start_ns) >= 0;
+}
+
+/* What the period that has ended has been, in @r's figures. */
+static void count_period(struct ll_reservation *r, const struct ll_period *was, u32 renewed, u64 now)
+{
+	if (was->deadline_ns && (r->overdue || renewed == LL_WAS_HONOURED)) {
+		r->periods++;
+		r->missed += r->overdue;
+		/* Before its deadline: it is not an interactive task's way (section 6.1, revocation). */
+		if (renewed == LL_WAS_HONOURED && now < was->deadline_ns)
+			r->exhausted |= 1;
+	}
+	r->slept = 0;
+	r->overdue = 0;
+}
+
+enum { CHARGE_BUDGET = 1, CHARGE_HOME = 2, CHARGE_WOKE = 4 };
+
+/*
+ * @number's process has run for @ran_ns, on its budget and on its home if @how says so, or wakes up; a new period for it, where that is due. Not
+ * static: so the verifier looks at it once.
+ */
+__weak int charge_reservation(u32 number, u64 ran_ns, u64 now, u32 how)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct ll_reservation *r;
+	struct ll_period period;
+	u32 renewed;
+
+	if (!reservation)
+		return 0;
+	r = &reservation->r;
+	bpf_spin_lock(&reservation->lock);
+	r->used_ns += ran_ns;
+	if (r->state != LL_RESERVATION_ADMITTED)
+		goto out;
+	if (how & CHARGE_BUDGET)
+		r->budget_ns -= ran_ns;
+	if (how & CHARGE_HOME) {
+		r->reserved_ns += ran_ns;
+		r->second_us += ran_ns / 1000;
+	}
+	period = (struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns };
+	renewed = ll_renew(&period, r->runtime_ns, r->period_ns, now, r->slept, how & CHARGE_WOKE);
+	if (renewed) {
+		count_period(r, &(struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns }, renewed, now);
+		r->start_ns = period.start_ns;
+		r->deadline_ns = period.deadline_ns;
+		r->budget_ns = period.budget_ns;
+	} else if (now >= r->deadline_ns) {
+		r->overdue = 1;
+	}
+out:
+	bpf_spin_unlock(&reservation->lock);
+	return 0;
+}
+
+/* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */
+static s32 least_loaded(const struct task_struct *p, s32 cpu)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? ll_load_of(&cpu_ctx_of(cpu)->load) : -1U, i;
+	s32 home = cpu;
+
+	bpf_for(i, 0, nr_cpus) {
+		if (ll_load_of(&cpu_ctx_of(i)->load) >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+			continue;
+		least = ll_load_of(&cpu_ctx_of(i)->load);
+		home = i;
+	}
+	scx_bpf_put_cpumask(online);
+	return home;
+}
+
+/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
+__weak int admit_reservation(u32 number, s32 home, u32 from)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct cpu_ctx *cctx = cpu_ctx_of(home);
+	struct admission *admission;
+	struct ll_reservation *r;
+	u64 now = scx_bpf_now();
+	u32 zero = 0;
+	int admitted = 0;
+
+	admission = bpf_map_lookup_elem(&admissions, &zero);
+	if (!reservation || !admission)
+		return 0;
+	r = &reservation->r;
+	bpf_spin_lock(&admission->lock);
+	if (r->state == from && ll_admits(&cctx->load, r->bandwidth_ppm, load_high_ppm)) {
+		cctx->load.expected_ppm += r->bandwidth_ppm;
+		cctx->admitted_ppm += r->bandwidth_ppm;
+		cctx->reservations++;
+		r->home = home;
+		r->since_s = load_seconds;
+		/* One that moves takes its period along, or it would have another budget wherever it goes. */
+		if ((s64)(now - r->deadline_ns) >= 0) {
+			r->deadline_ns = 0;
+			r->budget_ns = 0;
+		}
+		r->state = LL_RESERVATION_ADMITTED;
+		admitted = 1;
+	}
+	bpf_spin_unlock(&admission->lock);
+	count(admitted ? LL_STAT_reserved_admitted : LL_STAT_reserved_refused);
+	return admitted;
+}
+
+/* What @r took of its home in the observation window, in us. */
+static u32 window_use_us(const struct ll_reservation *r)
+{
+	return r->window_us[0] + r->window_us[1] + r->window_us[2] + r->window_us[3];
+}
+
+/* For end_reservation(). */
+enum { LL_RESERVATION_ANY = -1U };
+
+/* @number is @to from now on, and its home expects its load no more. False where it was not in state @from. */
+__weak int end_reservation(u32 number, u32 from, u32 to)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct admission *admission;
+	struct ll_reservation *r;
+	struct cpu_ctx *cctx;
+	u32 zero = 0, gone_ppm;
+	int ended = 0;
+
+	admission = bpf_map_lookup_elem(&admissions, &zero);
+	if (!reservation || !admission)
+		return 0;
+	r = &reservation->r;
+	cctx = cpu_ctx_of(r->home);
+	bpf_spin_lock(&admission->lock);
+	if (from == LL_RESERVATION_ANY || r->state == from) {
+		if (r->state == LL_RESERVATION_ADMITTED) {
+			gone_ppm = ll_still_expected(r->bandwidth_ppm, load_seconds - r->since_s, window_use_us(r) / LL_LOAD_SAMPLES);
+			cctx->load.expected_ppm -= gone_ppm < cctx->load.expected_ppm ? gone_ppm : cctx->load.expected_ppm;
+			ll_load_forget(&cctx->load, r->window_us);
+			cctx->admitted_ppm -= r->bandwidth_ppm;
+			cctx->reservations--;
+		}
+		r->since_s = load_seconds;
+		r->state = to;
+		ended = 1;
+	}
+	bpf_spin_unlock(&admission->lock);
+	return ended;
+}
+
+/* Numbers below @end are in use. Two may say so at once: of the tries one succeeds, as each that fails means that it has risen. */
+static void raise_end(u32 end)
+{
+	u32 i, was;
+
+	bpf_for(i, 0, 16) {
+		was = *(volatile u32 *)&reservations_end;
+		if (was >= end || __sync_val_compare_and_swap(&reservations_end, was, end) == was)
+			break;
+	}
+}
+
+/* A reservation that is nobody's, of those the first, so that who goes through all has few to look at; 0 where all are taken. */
+static u32 take_reservation(void)
+{
+	struct reservation *reservation;
+	u32 i, number, first = reservations_free;
+
+	bpf_for(i, 0, LL_MAX_RESERVATIONS) {
+		number = (first + i) & (LL_MAX_RESERVATIONS - 1);
+		reservation = reservation_of(number);
+		if (!reservation || reservation->r.state != LL_RESERVATION_NONE)
+			continue;
+		if (__sync_val_compare_and_swap(&reservation->r.state, LL_RESERVATION_NONE, LL_RESERVATION_RETIRED) != LL_RESERVATION_NONE)
+			continue;
+		raise_end(number + 1);
+		reservations_free = number + 1;
+		return number;
+	}
+	return 0;
+}
+
+/* @number is nobody's from now on. Whatever its state was: the daemon may be just about to have one that was refused admitted. */
+static void free_reservation(u32 number, struct reservation *reservation)
+{
+	end_reservation(number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
+	reservation->r.state = LL_RESERVATION_NONE;
+	if (number < reservations_free)
+		reservations_free = number;
+}
+
+/* Take @tctx out of the queue of deadlines it is in. */
+static void withdraw_reserved(struct task_ctx *tctx)
+{
+	if (tctx->reserve.queue)
+		change_queue(tctx->reserve.queue_cpu, tctx->reserve.queue, tctx->reserve.item, COOP_ABI_NEVER);
+	tctx->reserve.queue = 0;
+}
+
+/* @tctx's task needs no number in the queues any more, or another one, since it has another pid. Of two CPUs that do this one does it. */
+static void return_item(struct task_ctx *tctx)
+{
+	if (__sync_lock_test_and_set(&tctx->reserve.has_item, 0))
+		release_pids[tctx->reserve.item & (LL_HEAP_ITEMS - 1)] = 0;
+}
+
+/* @tctx's task wants no CPU; @sleeps: by intent (Listing 1, line 7). */
+static void wants_no_more(struct task_ctx *tctx, bool sleeps)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+
+	if (!tctx->reserve.wants || !reservation)
+		return;
+	tctx->reserve.wants = 0;
+	if (__sync_fetch_and_sub(&reservation->r.wanting, 1) == 1 && sleeps)
+		reservation->r.slept = 1;
+}
+
+static void wants_cpu(struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+
+	if (tctx->reserve.wants || !reservation)
+		return;
+	tctx->reserve.wants = 1;
+	tctx->reserve.woke = !__sync_fetch_and_add(&reservation->r.wanting, 1);
+}
+
+/* @tctx's task holds no reservation any more. Another CPU, which changes its class, may do the same at this moment: one of the two does it. */
+static void leave_reservation(struct task_ctx *tctx)
+{
+	struct reservation *reservation;
+	u32 number;
+
+	if (!tctx->reserve.number)
+		return;
+	withdraw_reserved(tctx);
+	wants_no_more(tctx, false);
+	number = __sync_lock_test_and_set(&tctx->reserve.number, 0);
+	return_item(tctx);
+	tctx->reserve.window_ns = 0;
+	reservation = reservation_of(number);
+	if (!reservation || __sync_fetch_and_sub(&reservation->r.tasks, 1) != 1)
+		return;
+	/* Whoever was the last ends it; from NONE on it may be somebody else's. */
+	free_reservation(number, reservation);
+}
+
+/* @tctx's task, which is counted among those of @number, holds that. False, and it is not: it has ended, or holds one that another CPU gave it. */
+static bool hold_reservation(struct task_ctx *tctx, u32 number)
+{
+	struct reservation *reservation = reservation_of(number);
+
+	if (!__sync_val_compare_and_swap(&tctx->reserve.number, 0, number)) {
+		if (!tctx->reserve.has_ended)
+			return true;
+		leave_reservation(tctx);
+	} else if (reservation && __sync_fetch_and_sub(&reservation->r.tasks, 1) == 1) {
+		free_reservation(number, reservation);
+	}
+	return false;
+}
+
+/* @tctx's task ends: it is there until its parent has asked for it, and must hold nothing, since nobody would end that. */
+static void end_reserving(struct task_ctx *tctx)
+{
+	__sync_lock_test_and_set(&tctx->reserve.has_ended, 1);
+	leave_reservation(tctx);
+}
+
+/* @tctx's task holds @number, too. */
+static void join_reservation(struct task_ctx *tctx, u32 number, u64 window_ns)
+{
+	struct reservation *reservation = reservation_of(number);
+
+	if (!reservation)
+		return;
+	__sync_fetch_and_add(&reservation->r.tasks, 1);
+	tctx->reserve.window_ns = window_ns;
+	hold_reservation(tctx, number);
+}
+
+/* @p's process asks for what @spec says. One that is refused keeps the number, by which it may be reactivated, if @keeps. */
+static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec, bool keeps)
+{
+	u32 number = take_reservation();
+	struct reservation *reservation = reservation_of(number);
+
+	if (!reservation)
+		return;
+	reservation->r = (struct ll_reservation){
+		.runtime_ns = spec->runtime_ns, .period_ns = spec->period_ns, .flags = spec->flags, .spec = spec->id, .tgid = p->tgid,
+		.bandwidth_ppm = ll_bandwidth_ppm(spec->runtime_ns, spec->period_ns), .since_s = load_seconds,
+		.state = LL_RESERVATION_REFUSED, .tasks = 1,
+	};
+	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p)), LL_RESERVATION_REFUSED) && !keeps) {
+		free_reservation(number, reservation);
+		return;
+	}
+	hold_reservation(tctx, number);
+}
+
+/* The reservation of @p's parent is over for it: it gets one like that if it may be inherited (Figure 3), or is in its class only. */
+static void inherit_or_leave(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+	struct ll_spec spec = {};
+
+	if (reservation) {
+		spec.runtime_ns = reservation->r.runtime_ns;
+		spec.period_ns = reservation->r.period_ns;
+		spec.flags = reservation->r.flags;
+		spec.id = reservation->r.spec;
+	}
+	leave_reservation(tctx);
+	if (spec.flags & LL_SPEC_INHERITABLE && p->pid == p->tgid)
+		make_reservation(p, tctx, &spec, false);
+}
+
+/* May @p stay on @cpu? A cooperative thread has a home of its own. */
+static bool may_live_on(const struct task_struct *p, const struct task_ctx *tctx, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && (!tctx->coop.cell || tctx->coop.home == cpu);
+}
+
+/*
+ * @p may not run where its process's reservation is admitted: submit that to admission where it may. Only for the first thread: others, and children
+ * that are about to execute something, may each be pinned elsewhere, and would take it along in turn.
+ */
+static void follow_affinity(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	u32 number = tctx->reserve.number;
+	struct reservation *reservation = reservation_of(number);
+	s32 home;
+
+	if (p->pid != p->tgid || tctx->reserve.window_ns)
+		return;
+	if (!reservation || reservation->r.state != LL_RESERVATION_ADMITTED || may_live_on(p, tctx, reservation->r.home))
+		return;
+	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p));
+	if (end_reservation(number, LL_RESERVATION_ADMITTED, LL_RESERVATION_REFUSED))
+		admit_reservation(number, home, LL_RESERVATION_REFUSED);
+}
+
+/* @p, new, is a thread of a process that holds a reservation, or a child of one that is admitted. */
+static void fork_reservation(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_ctx *parent_ctx = task_ctx_of(parent);
+	struct reservation *reservation;
+
+	if (!parent_ctx || is_kthread(p))
+		return;
+	fork_login(p, tctx, parent_ctx);
+	if (!parent_ctx->reserve.number)
+		return;
+	if (p->tgid == parent->tgid) {
+		join_reservation(tctx, parent_ctx->reserve.number, parent_ctx->reserve.window_ns);
+		return;
+	}
+	reservation = reservation_of(parent_ctx->reserve.number);
+	if (reservation && reservation->r.state == LL_RESERVATION_ADMITTED)
+		join_reservation(tctx, parent_ctx->reserve.number, EXEC_WINDOW_NS);
+}
+
+/* @p executes @file, or was found to (section 3, Figure 3). */
+static void execute(struct task_struct *p, struct task_ctx *tctx, const struct ll_file *file)
+{
+	struct ll_spec *spec = bpf_map_lookup_elem(&specs, file);
+	struct reservation *reservation;
+
+	execute_login(p, tctx, spec && (spec->flags & LL_SPEC_LOGIN));
+	if (!spec) {
+		reservation = reservation_of(tctx->reserve.number);
+		if (!reservation)
+			return;
+		/* A process that executes another program keeps what its children may have, too. */
+		if (tctx->reserve.window_ns || !(reservation->r.flags & LL_SPEC_INHERITABLE))
+			inherit_or_leave(p, tctx);
+		return;
+	}
+	leave_reservation(tctx);
+	if (!(spec->flags & LL_SPEC_BEST_EFFORT))
+		make_reservation(p, tctx, spec, true);
+}
+
+/* How the kernel tells @inode from other files. */
+static struct ll_file file_of(struct inode *inode)
+{
+	struct ll_file file = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.device = BPF_CORE_READ(inode, i_sb, s_dev),
+		.generation = BPF_CORE_READ(inode, i_generation),
+	};
+
+	return file;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(ll_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	struct ll_file file;
+
+	if (!tctx || (!has_specs && !tctx->reserve.number && !tctx->login.is_one))
+		return 0;
+	/* A thread that was not the first of its process is now, and has that one's pid. */
+	if (old_pid != p->pid)
+		return_item(tctx);
+	file = file_of(BPF_CORE_READ(bprm, file, f_inode));
+	execute(p, tctx, &file);
+	return 0;
+}
+
+#endif /* LIMELIGHT_RESERVE_H */

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How long the task that a CPU runs may do so: by its class, by who waits, and by the releases and deadlines that come.
+ */
+#ifndef LIMELIGHT_SLICE_H
+#define LIMELIGHT_SLICE_H
+
+/* The slices of class OTHER tasks: shorter, the more of them wait. Good for LOOK_AGAIN_NS. */
+static void size_slices(struct cpu_ctx *cctx, u64 now)
+{
+	u64 queued;
+
+	if (now - cctx->slice_at_ns < LOOK_AGAIN_NS)
+		return;
+	queued = (waiting[LL_CLASS_OTHER] + waiting[RESCUED]) / nr_online + pinned_waiting(cctx, LL_CLASS_OTHER) +
+		 pinned_waiting(cctx, RESCUED);
+	cctx->slice_at_ns = now;
+	cctx->other_slice_ns = ll_fair_slice(other_period_ns, queued, other_slice_min_ns, other_slice_max_ns, other_round_ns);
+	cctx->share_slice_ns = ll_share_slice(share_round_ns, share_pm, queued, share_slice_min_ns, slice_min_ns);
+}
+
+/*
+ * The task of @tctx runs on @cctx, or goes on: as the first of its class, whose clock it moves. Who was rescued may be far ahead of the class, and
+ * who runs for its release too, and a kernel thread: whoever wakes next must not be put there.
+ */
+static void advance_clock(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	u32 class = tctx->class;
+
+	if (class >= LL_NR_CLASSES || is_kthread(p) || tctx->rescued || cctx->runs_deadline_ns || runs_for_release(tctx, cctx))
+		return;
+	if (ll_vtime_before(class_vtime[class], tctx->vtime))
+		class_vtime[class] = tctx->vtime;
+}
+
+/* The slice of a class OTHER task that runs on @cctx now, or is rescued; @overtook one that was sent here to preempt. */
+static u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u64 now)
+{
+	size_slices(cctx, now);
+	/* Not only while somebody is at the desk: hubs are HUCIN always. */
+	if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+		return share_is_due(cctx) ? cctx->share_slice_ns : AT_ONCE_NS;
+	return overtook ? AT_ONCE_NS : cctx->other_slice_ns;
+}
+
+/* The slice of a kernel thread that runs on @cctx before everybody; where nobody could want to come before it, it may as well go on. */
+static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	if (works_for_others(p) || !(tracking | cctx->coop_threads | cctx->reservations) || tctx->indirect_ran_ns >= kthread_first_ns)
+		return other_slice_max_ns;
+	return kthread_first_ns - tctx->indirect_ran_ns;
+}
+
+/* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
+static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	bool overtook = cctx->claim && cctx->claim - 1 < tctx->class && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	u64 slice;
+
+	cctx->claim = 0;
+	cctx->class = tctx->class;
+	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
+	note_virtual_time(p, tctx, cctx, now);
+	if (tctx->class == LL_CLASS_KTHREAD)
+		slice = slice_of_kthread(p, tctx, cctx);
+	else
+		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of(tctx) : slice_of_other(cctx, overtook, now);
+	cctx->runs_deadline_ns = 0;
+	if (cctx->reservations | tctx->reserve.number)
+		slice = slice_until_deadline(p, tctx, cpu, cctx, slice, now);
+	advance_clock(p, tctx, cctx);
+	/* A tick is too coarse for a release, or for a period's start. */
+	if (cctx->coop_threads)
+		end_slice_in(cpu, cctx, slice_until_release(p, tctx, cctx, slice), now);
+	else if (cctx->reservations | tctx->reserve.number)
+		end_slice_in(cpu, cctx, slice, now);
+	else
+		arm_slice_end(cpu, cctx, slice, now);
+}
+
+/* @prev, whose slice is over, goes on with another one. */
+static void go_on(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	scx_bpf_task_set_slice(prev, slice_of(tctx));
+	occupy(prev, tctx, cpu, cctx, now);
+}
+
+#endif /* LIMELIGHT_SLICE_H */
