@@ -17,7 +17,7 @@ use limelight_policy::{ProcessId, Rating, State, Step, Why};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::procfs;
-use crate::view::{ExplainView, ProcessStatus, Response, Status, wait_percentile_ms};
+use crate::view::{ExplainView, ProcessStatus, ReservationStatus, Reservations, Response, Status, wait_percentile_ms};
 use crate::worker::Worker;
 
 /// Questions that wait for their answer beside the one that has its; each holds a copy of the state (some MB).
@@ -48,9 +48,17 @@ pub enum Question {
     /// All but the processes is there.
     Status(Box<Status>, Snapshot),
     /// Why is this process in its class?
-    Explain(u32, Box<State>),
+    Explain(u32, Box<State>, Option<ReservationStatus>),
     /// The dependency graph.
     Graph(Box<State>),
+    /// Who holds a reservation.
+    Reservations(Box<Reservations>),
+    /// To read the specifications again, which has begun.
+    Reloading,
+    /// One that was asked for has ended, of this process.
+    Released(u32),
+    /// A reservation that was asked for.
+    Reserved(Box<ReservationStatus>),
 }
 
 struct Job {
@@ -131,20 +139,40 @@ fn answer(question: Question, viewer: u32) -> Response {
     match question {
         Question::Status(mut status, snapshot) => {
             status.processes = processes(&snapshot, viewer);
+            status.cooperative.users.retain(|user| viewer == 0 || user.uid == viewer);
             Response::Status(status)
         }
-        Question::Explain(pid, state) => match explain(&state, pid, viewer) {
-            Ok(view) => Response::Explain(Box::new(view)),
+        Question::Explain(pid, state, reservation) => match explain(&state, pid, viewer) {
+            Ok(view) => Response::Explain(Box::new(ExplainView { reservation, ..view })),
             Err(reason) => Response::Error(reason),
         },
         Question::Graph(state) => Response::Graph(Box::new(state.graph())),
+        Question::Reservations(mut view) => {
+            view.reservations.retain(|held| may_see(held.pid, viewer));
+            view.reservations.iter_mut().for_each(name);
+            Response::Reservations(view)
+        }
+        Question::Released(pid) => Response::Released { pid },
+        Question::Reloading => Response::Reloading { begun: true },
+        Question::Reserved(mut held) => {
+            name(&mut held);
+            Response::Reserved(held)
+        }
     }
 }
 
-/// Every rated process that `viewer` may see, most urgent first. Root sees all, others their own.
+/// Root sees all processes, others their own.
+fn may_see(pid: u32, viewer: u32) -> bool {
+    viewer == 0 || procfs::uid(pid) == Some(viewer)
+}
+
+fn name(held: &mut ReservationStatus) {
+    held.name = procfs::name(held.pid).unwrap_or_else(|| "(gone)".to_owned());
+}
+
+/// Every rated process that `viewer` may see, most urgent first.
 fn processes(snapshot: &Snapshot, viewer: u32) -> Vec<ProcessStatus> {
-    let visible = |pid: &u32| viewer == 0 || procfs::uid(*pid) == Some(viewer);
-    let told = snapshot.told.iter().filter(|(pid, _)| visible(pid));
+    let told = snapshot.told.iter().filter(|(pid, _)| may_see(**pid, viewer));
     let mut rows: Vec<ProcessStatus> = told.map(|(&pid, rating)| process(snapshot, pid, rating)).collect();
     rows.sort_by(|a, b| {
         (a.class, b.input_rating + b.output_rating)
@@ -174,14 +202,14 @@ fn process(snapshot: &Snapshot, pid: u32, rating: &Rating) -> ProcessStatus {
 /// Why `pid` is in its class, or why `viewer` is not told.
 fn explain(state: &State, pid: u32, viewer: u32) -> Result<ExplainView, String> {
     let name = procfs::name(pid).ok_or_else(|| format!("there is no process {pid}"))?;
-    if viewer != 0 && procfs::uid(pid) != Some(viewer) {
+    if !may_see(pid, viewer) {
         return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
     }
     let explanation = state.explain(ProcessId::from(pid));
     let on_path =
         explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
     let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-    Ok(ExplainView { pid, name, explanation, names })
+    Ok(ExplainView { pid, name, explanation, names, reservation: None })
 }
 
 fn server(step: &Step) -> Option<u32> {

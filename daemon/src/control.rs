@@ -68,7 +68,7 @@ impl Control {
     /// # Errors
     /// Another daemon runs, or the folder cannot be made.
     pub fn bind(path: &Path) -> Result<Self> {
-        let answers = match connect_within(path, PATIENCE) {
+        let answers = match connect_within(path, SockType::Stream, PATIENCE) {
             Ok(_) => true,
             // Its queue is full.
             Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
@@ -79,10 +79,7 @@ impl Control {
                 path.display()
             );
         }
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        // Left behind by a daemon that was killed: nobody answers there.
-        let _ = fs::remove_file(path);
+        make_place(path)?;
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
@@ -176,6 +173,22 @@ impl Client {
     }
 }
 
+/// Make room for a socket at `path`: a folder into which everybody may go, and no socket of a daemon that was killed.
+///
+/// # Errors
+/// The folder cannot be made.
+pub(crate) fn make_place(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if !folder.is_dir() {
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    // Nobody answers there.
+    let _ = fs::remove_file(path);
+    Ok(())
+}
+
 /// Tell whoever asks why there is no answer. A few words fit the socket's buffer, and a client that went away meanwhile is its own problem.
 pub fn refuse(stream: &UnixStream, why: &str) {
     let _ = write(stream, &Response::Error(why.to_owned()), Duration::ZERO);
@@ -208,7 +221,7 @@ fn ask_within(path: &Path, request: &Request, patience: Duration) -> Result<serd
     };
     let none =
         format!("no limelight daemon answers at {at}. Start it: sudo systemctl start limelight, or sudo limelight run");
-    let mut stream = connect_within(path, patience).map_err(|error| fault(error, &none))?;
+    let mut stream = connect_within(path, SockType::Stream, patience).map_err(|error| fault(error, &none))?;
     let closed =
         format!("the limelight daemon at {at} closed without an answer: it ended, or too many ask it. Ask again");
     let exchanged = stream.write_all(&line).and_then(|()| stream.read_to_string(&mut text));
@@ -225,8 +238,8 @@ fn ask_within(path: &Path, request: &Request, patience: Duration) -> Result<serd
 
 /// A connection that gives up connecting, reading and writing after `patience` each: where the queue at the socket is full,
 /// connecting waits without end.
-fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+pub(crate) fn connect_within(path: &Path, kind: SockType, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
     let stream = UnixStream::from(socket);
     // SO_SNDTIMEO limits connecting too (socket(7), connect(2)), so it comes first.
     stream.set_write_timeout(Some(patience))?;

@@ -3,8 +3,12 @@
 //! a kernel: [`fake::Fake`] holds what BPF's maps would, and keeps the order in which it was told.
 
 use anyhow::Result;
-use limelight_abi::sched::{LL_NR_STATS, ll_proc_stats, ll_rating, ll_stat_id};
-use limelight_sched::{EdgeCount, Scheduler};
+use std::os::fd::BorrowedFd;
+
+use limelight_abi::sched::{
+    LL_NR_STATS, ll_cpu_load, ll_file, ll_proc_stats, ll_rating, ll_reservation, ll_spec, ll_stat_id,
+};
+use limelight_sched::{EdgeCount, Refusal, Scheduler};
 
 use crate::answers::StatsReader;
 
@@ -47,6 +51,49 @@ pub trait Kernel {
     fn counter(&self, stat: ll_stat_id) -> u64;
     /// See [`Scheduler::counters`].
     fn counters(&self) -> [u64; LL_NR_STATS as usize];
+    /// See [`Scheduler::identify`].
+    ///
+    /// # Errors
+    /// As there.
+    fn identify(&self, file: BorrowedFd<'_>) -> Result<ll_file>;
+    /// See [`Scheduler::set_spec`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set_spec(&self, file: &ll_file, spec: &ll_spec) -> Result<()>;
+    /// See [`Scheduler::remove_spec`].
+    fn remove_spec(&self, file: &ll_file);
+    /// See [`Scheduler::count_specs`].
+    ///
+    /// # Errors
+    /// As there.
+    fn count_specs(&self, count: usize) -> Result<()>;
+    /// See [`Scheduler::adopt`].
+    ///
+    /// # Errors
+    /// As there.
+    fn adopt(&self, tid: u32) -> Result<bool>;
+    /// See [`Scheduler::assign`].
+    ///
+    /// # Errors
+    /// As there.
+    fn assign(&self, pid: u32, uid: u32, spec: &ll_spec) -> Result<Result<(), Refusal>>;
+    /// See [`Scheduler::reactivate`].
+    ///
+    /// # Errors
+    /// As there.
+    fn reactivate(&self, number: u32, tgid: u32) -> Result<Result<(), Refusal>>;
+    /// See [`Scheduler::retire`].
+    ///
+    /// # Errors
+    /// As there.
+    fn retire(&self, number: u32, tgid: u32) -> Result<Result<(), Refusal>>;
+    /// See [`Scheduler::reservations`].
+    fn reservations(&self) -> Vec<(u32, ll_reservation)>;
+    /// See [`Scheduler::loads`].
+    fn loads(&self) -> Vec<ll_cpu_load>;
+    /// See [`Scheduler::load_seconds`].
+    fn load_seconds(&self) -> u64;
 }
 
 impl Kernel for Scheduler<'_> {
@@ -94,6 +141,50 @@ impl Kernel for Scheduler<'_> {
     fn counters(&self) -> [u64; LL_NR_STATS as usize] {
         Scheduler::counters(self)
     }
+
+    fn identify(&self, file: BorrowedFd<'_>) -> Result<ll_file> {
+        Scheduler::identify(self, file)
+    }
+
+    fn set_spec(&self, file: &ll_file, spec: &ll_spec) -> Result<()> {
+        Scheduler::set_spec(self, file, spec)
+    }
+
+    fn remove_spec(&self, file: &ll_file) {
+        Scheduler::remove_spec(self, file);
+    }
+
+    fn count_specs(&self, count: usize) -> Result<()> {
+        Scheduler::count_specs(self, count)
+    }
+
+    fn adopt(&self, tid: u32) -> Result<bool> {
+        Scheduler::adopt(self, tid)
+    }
+
+    fn assign(&self, pid: u32, uid: u32, spec: &ll_spec) -> Result<Result<(), Refusal>> {
+        Scheduler::assign(self, pid, uid, spec)
+    }
+
+    fn reactivate(&self, number: u32, tgid: u32) -> Result<Result<(), Refusal>> {
+        Scheduler::reactivate(self, number, tgid)
+    }
+
+    fn retire(&self, number: u32, tgid: u32) -> Result<Result<(), Refusal>> {
+        Scheduler::retire(self, number, tgid)
+    }
+
+    fn reservations(&self) -> Vec<(u32, ll_reservation)> {
+        Scheduler::reservations(self)
+    }
+
+    fn loads(&self) -> Vec<ll_cpu_load> {
+        Scheduler::loads(self)
+    }
+
+    fn load_seconds(&self) -> u64 {
+        Scheduler::load_seconds(self)
+    }
 }
 
 /// A scheduler of tests.
@@ -105,7 +196,7 @@ pub mod fake {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use limelight_abi::sched::{LL_STAT_edges_recorded, ll_edge};
+    use limelight_abi::sched::{LL_RESERVATION_ADMITTED, LL_STAT_edges_recorded, ll_edge};
 
     use super::*;
 
@@ -120,6 +211,10 @@ pub mod fake {
         Publish(Option<u32>),
         /// `drain_edges`
         Drain,
+        /// `adopt`
+        Adopt(u32),
+        /// `reactivate`
+        Reactivate(u32),
     }
 
     /// What a process got.
@@ -140,6 +235,14 @@ pub mod fake {
         pub exited: Arc<AtomicBool>,
         /// The map of that name.
         pub edges: Rc<RefCell<Vec<EdgeCount>>>,
+        /// The map of that name, by inode.
+        pub specs: Rc<RefCell<BTreeMap<u64, ll_spec>>>,
+        /// The map of that name.
+        pub reservations: Rc<RefCell<BTreeMap<u32, ll_reservation>>>,
+        /// Whose processes are.
+        pub owners: Rc<RefCell<BTreeMap<u32, u32>>>,
+        /// Whether something is given back.
+        pub has_room: Rc<Cell<bool>>,
         /// The counter `edges_recorded`.
         pub recorded: Rc<Cell<u64>>,
     }
@@ -209,6 +312,72 @@ pub mod fake {
             let mut counters = [0; LL_NR_STATS as usize];
             counters[LL_STAT_edges_recorded as usize] = self.recorded.get();
             counters
+        }
+
+        /// Its number in the file system is good enough here.
+        fn identify(&self, file: BorrowedFd<'_>) -> Result<ll_file> {
+            let stat = nix::sys::stat::fstat(file)?;
+            Ok(ll_file { inode: stat.st_ino, device: u32::try_from(stat.st_dev)?, generation: 0 })
+        }
+
+        fn set_spec(&self, file: &ll_file, spec: &ll_spec) -> Result<()> {
+            self.specs.borrow_mut().insert(file.inode, *spec);
+            Ok(())
+        }
+
+        fn remove_spec(&self, file: &ll_file) {
+            self.specs.borrow_mut().remove(&file.inode);
+        }
+
+        fn count_specs(&self, _count: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn adopt(&self, tid: u32) -> Result<bool> {
+            self.calls.borrow_mut().push(Call::Adopt(tid));
+            Ok(true)
+        }
+
+        fn assign(&self, pid: u32, uid: u32, spec: &ll_spec) -> Result<Result<(), Refusal>> {
+            if !self.owners.borrow().get(&pid).is_none_or(|&owner| uid == 0 || uid == owner) {
+                return Ok(Err(Refusal::NotTheirs));
+            }
+            let held = ll_reservation {
+                tgid: pid,
+                state: LL_RESERVATION_ADMITTED,
+                runtime_ns: spec.runtime_ns,
+                period_ns: spec.period_ns,
+                flags: spec.flags,
+                spec: spec.id,
+                bandwidth_ppm: u32::try_from(spec.runtime_ns * 1_000_000 / spec.period_ns)?,
+                ..ll_reservation::default()
+            };
+            let mut reservations = self.reservations.borrow_mut();
+            reservations.retain(|_, held| held.tgid != pid);
+            reservations.insert(pid, held);
+            Ok(Ok(()))
+        }
+
+        fn reactivate(&self, number: u32, _tgid: u32) -> Result<Result<(), Refusal>> {
+            self.calls.borrow_mut().push(Call::Reactivate(number));
+            Ok(if self.has_room.get() { Ok(()) } else { Err(Refusal::NoRoom) })
+        }
+
+        fn retire(&self, number: u32, _tgid: u32) -> Result<Result<(), Refusal>> {
+            self.reservations.borrow_mut().remove(&number);
+            Ok(Ok(()))
+        }
+
+        fn reservations(&self) -> Vec<(u32, ll_reservation)> {
+            self.reservations.borrow().iter().map(|(&number, &held)| (number, held)).collect()
+        }
+
+        fn loads(&self) -> Vec<ll_cpu_load> {
+            vec![ll_cpu_load::default()]
+        }
+
+        fn load_seconds(&self) -> u64 {
+            0
         }
     }
 }

@@ -5,10 +5,12 @@
 mod allowance;
 mod answers;
 pub mod control;
+pub mod coop;
 mod core;
 mod helpers;
 mod kernel;
 pub mod procfs;
+mod reserve;
 mod run;
 mod search;
 mod stats;

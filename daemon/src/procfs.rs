@@ -29,11 +29,41 @@ pub fn uid(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
 }
 
+/// The user whose rights it has, which [`uid`] does not tell of every process: one that may not be dumped is shown as root's.
+#[must_use]
+pub fn effective_uid(pid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    // The name, which is the process's choice, need not be UTF-8.
+    let status = String::from_utf8_lossy(&status);
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    // Real, effective, saved, of the file system.
+    uids.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The user who logged in, whoever the process runs as since.
 #[must_use]
 pub fn login_uid(pid: u32) -> Option<u32> {
     let uid = fs::read_to_string(format!("/proc/{pid}/loginuid")).ok()?.trim().parse().ok()?;
     (uid != NO_LOGIN).then_some(uid)
+}
+
+/// What of its memory is paged out, in kB; 0 where that cannot be told.
+#[must_use]
+pub fn paged_out_kb(pid: u32) -> u64 {
+    kb_in(&format!("/proc/{pid}/status"), "VmSwap:").unwrap_or(0)
+}
+
+/// Memory that programs can have without anything being paged out, in kB; 0 where that cannot be told.
+#[must_use]
+pub fn available_kb() -> u64 {
+    kb_in("/proc/meminfo", "MemAvailable:").unwrap_or(0)
+}
+
+fn kb_in(path: &str, field: &str) -> Option<u64> {
+    let text = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let value = text.lines().find_map(|line| line.strip_prefix(field))?;
+    value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Is `pid` a process, and not a thread of one? `/proc` answers for both, but ratings are for processes: to each of its
@@ -64,8 +94,10 @@ mod tests {
         let me = std::process::id();
         assert!(name(me).is_some() && executable(me).is_some());
         assert!(uid(me).is_some_and(|owner| belongs_to(me, owner)));
-        assert_eq!(name(0), None);
+        assert_eq!(effective_uid(me), Some(nix::unistd::geteuid().as_raw()));
+        assert_eq!((name(0), effective_uid(0)), (None, None));
         assert!(!belongs_to(0, 12345));
+        assert!(available_kb() > paged_out_kb(me), "or it would not run");
     }
 
     /// A thread has a directory in `/proc` with the owner of its process, and is no process all the same.

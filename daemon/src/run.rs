@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use limelight_policy as policy;
 use limelight_sched::{Exit, Scheduler, Settings, has_server};
+use limelight_spec::Places;
 use log::{error, info, warn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,9 +25,11 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::answers::{Answers, Question};
 use crate::control::{Control, SOCKET, refuse};
+use crate::coop::{self, Coop};
 use crate::core::{Core, Memory, report};
 use crate::helpers::{Change, Helpers};
 use crate::kernel::Kernel;
+use crate::reserve::{Reserve, Wish};
 use crate::search::Search;
 use crate::stats::{self, Shared};
 use crate::view::{Request, Status};
@@ -41,6 +44,8 @@ pub struct Options {
     pub settings: Settings,
     /// The policy's settings.
     pub policy: policy::Settings,
+    /// Cooperative processes that each user but root can have at once, up to [`coop::MAX_PAGES`].
+    pub coop_pages_per_user: u32,
     /// The `limelight` binary, which the helpers run.
     pub program: PathBuf,
 }
@@ -84,23 +89,29 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
     let mut memory = Memory::new(policy::State::new(options.policy.clone())?);
     let mut helpers = Helpers::new(Search::start()?);
     let mut answers = Answers::start()?;
+    let mut reserve = if options.settings.reserves() { Some(Reserve::start(Places::standard())?) } else { None };
     let shared = Shared::default();
     let _server = stats::serve(&shared).context("cannot serve scx_stats")?;
     loop {
         let mut object = MaybeUninit::uninit();
         let scheduler = Scheduler::load(&options.settings, &mut object)?;
         keep_in_memory();
+        let mut coop = Coop::start(coop::socket(), options.coop_pages_per_user, scheduler.coop_pages())?;
         info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
         let mut session = Session {
             options,
             core: Core::new(scheduler, memory)?,
             helpers: &mut helpers,
             answers: &mut answers,
+            coop: &mut coop,
+            reserve: reserve.as_mut(),
             shared: &shared,
         };
         let end = session.run(signals, control)?;
         let (scheduler, kept) = session.core.into_parts();
         memory = kept;
+        // Nobody is handed a page that no scheduler reads.
+        drop(coop);
         let exit = scheduler.unload();
         match end {
             End::Asked(signal) => {
@@ -138,11 +149,14 @@ fn block_signals() -> Result<SignalFd> {
 }
 
 /// What woke the loop.
+#[derive(Clone)]
 enum Wake {
     Signal,
     Pass,
     Search,
     Answered,
+    Coop,
+    Specs,
     Control,
     Helper(String),
 }
@@ -152,6 +166,9 @@ struct Session<'a, K> {
     core: Core<K>,
     helpers: &'a mut Helpers,
     answers: &'a mut Answers,
+    coop: &'a mut Coop,
+    /// None where the policy has no reservations.
+    reserve: Option<&'a mut Reserve>,
     shared: &'a Shared,
 }
 
@@ -168,12 +185,18 @@ impl<K: Kernel> Session<'_, K> {
         for pid in self.helpers.pids().collect::<Vec<_>>() {
             report(self.core.adopt_helper(pid));
         }
+        if let Some(reserve) = &mut self.reserve {
+            report(reserve.retell(self.core.scheduler()));
+        }
         loop {
             for wake in self.wait(signals, &timer, control)? {
                 match wake {
                     Wake::Signal => {
                         if let Some(signal) = read_signal(signals)? {
-                            return Ok(End::Asked(signal));
+                            if signal != Signal::SIGHUP || is_of_terminal() {
+                                return Ok(End::Asked(signal));
+                            }
+                            self.reload();
                         }
                     }
                     Wake::Pass => {
@@ -185,6 +208,12 @@ impl<K: Kernel> Session<'_, K> {
                         self.take(changes, events);
                     }
                     Wake::Answered => self.answers.check()?,
+                    Wake::Coop => self.coop.check()?,
+                    Wake::Specs => {
+                        if let Some(reserve) = &mut self.reserve {
+                            reserve.check(self.core.scheduler())?;
+                        }
+                    }
                     Wake::Control => control.serve(|request, caller, stream| self.ask(&request, caller, stream)),
                     Wake::Helper(display) => {
                         let (changes, events) = self.helpers.read(&display);
@@ -201,7 +230,14 @@ impl<K: Kernel> Session<'_, K> {
 
     fn wait(&self, signals: &SignalFd, timer: &TimerFd, control: &Control) -> Result<Vec<Wake>> {
         let helpers: Vec<(&str, BorrowedFd<'_>)> = self.helpers.sockets().collect();
-        let fixed = [signals.as_fd(), timer.as_fd(), self.helpers.search(), self.answers.as_fd()];
+        let mut fixed =
+            vec![signals.as_fd(), timer.as_fd(), self.helpers.search(), self.answers.as_fd(), self.coop.as_fd()];
+        let mut wakes = vec![Wake::Signal, Wake::Pass, Wake::Search, Wake::Answered, Wake::Coop];
+        if let Some(reserve) = &self.reserve {
+            fixed.push(reserve.as_fd());
+            wakes.push(Wake::Specs);
+        }
+        wakes.extend(helpers.iter().map(|(display, _)| Wake::Helper((*display).to_owned())));
         let sources = fixed.into_iter().chain(helpers.iter().map(|(_, fd)| *fd)).chain(control.sockets());
         let mut fds: Vec<PollFd<'_>> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::NONE) {
@@ -209,23 +245,23 @@ impl<K: Kernel> Session<'_, K> {
             Err(error) => return Err(error).context("cannot wait for events"),
         }
         let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
-        let wake = |index: usize| match index {
-            0 => Wake::Signal,
-            1 => Wake::Pass,
-            2 => Wake::Search,
-            3 => Wake::Answered,
-            other => helpers.get(other - 4).map_or(Wake::Control, |(display, _)| Wake::Helper((*display).to_owned())),
-        };
+        let wake = |index: usize| wakes.get(index).cloned().unwrap_or(Wake::Control);
         Ok(fds.iter().enumerate().filter(|(_, fd)| ready(fd)).map(|(index, _)| wake(index)).collect())
     }
 
     fn pass(&mut self) {
-        let changes = self.helpers.refresh(&self.options.program);
-        self.take(changes, Vec::new());
+        if self.options.settings.rates() {
+            let changes = self.helpers.refresh(&self.options.program);
+            self.take(changes, Vec::new());
+        }
         report(self.core.pass());
+        if let Some(reserve) = &mut self.reserve {
+            report(reserve.pass(self.core.scheduler()));
+        }
         let mut metrics = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         metrics.rated = self.core.rated();
         metrics.tracking = self.core.tracking().into();
+        metrics.cooperative = self.coop.status().users.iter().map(|user| u64::from(user.processes)).sum();
         metrics.uptime_s = self.core.uptime_s();
         metrics.counters = self.core.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     }
@@ -243,18 +279,47 @@ impl<K: Kernel> Session<'_, K> {
     }
 
     /// Have a question answered; what is refused is refused here.
-    fn ask(&self, request: &Request, caller: u32, stream: UnixStream) {
-        let question = match *request {
-            Request::Status => {
-                self.core.snapshot().map(|processes| Question::Status(Box::new(self.status()), processes))
-            }
-            Request::Explain { pid } => Ok(Question::Explain(pid, Box::new(self.core.state().clone()))),
-            Request::Graph if caller == 0 => Ok(Question::Graph(Box::new(self.core.state().clone()))),
-            Request::Graph => Err(anyhow!("the graph spans all users: ask as root (sudo limelight graph)")),
-        };
-        match question {
+    fn ask(&mut self, request: &Request, caller: u32, stream: UnixStream) {
+        match self.question(request, caller) {
             Ok(question) => self.answers.give(question, caller, stream),
             Err(error) => refuse(&stream, &format!("{error:#}")),
+        }
+    }
+
+    fn question(&mut self, request: &Request, caller: u32) -> Result<Question> {
+        let kernel = self.core.scheduler();
+        match *request {
+            Request::Status => Ok(Question::Status(Box::new(self.status()), self.core.snapshot()?)),
+            Request::Explain { pid } => {
+                let reservation = self.reserve.as_ref().and_then(|reserve| reserve.of(kernel, pid));
+                Ok(Question::Explain(pid, Box::new(self.core.state().clone()), reservation))
+            }
+            Request::Graph if caller == 0 => Ok(Question::Graph(Box::new(self.core.state().clone()))),
+            Request::Graph => bail!("the graph spans all users: ask as root (sudo limelight graph)"),
+            Request::Reservations => Ok(Question::Reservations(Box::new(reserving(&mut self.reserve)?.view(kernel)))),
+            Request::Reserve { pid, runtime_us, period_us } => {
+                let (runtime, period) = (Duration::from_micros(runtime_us), Duration::from_micros(period_us));
+                let wish = Wish { pid, runtime, period };
+                Ok(Question::Reserved(Box::new(reserving(&mut self.reserve)?.request(kernel, caller, &wish)?)))
+            }
+            Request::Release { pid } => {
+                reserving(&mut self.reserve)?.release(kernel, caller, pid)?;
+                Ok(Question::Released(pid))
+            }
+            Request::Reload if caller == 0 => {
+                reserving(&mut self.reserve)?.read();
+                Ok(Question::Reloading)
+            }
+            Request::Reload => {
+                bail!("specifications are the administrator's: ask as root (sudo limelight spec reload)")
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        match reserving(&mut self.reserve) {
+            Ok(reserve) => reserve.read(),
+            Err(error) => warn!("nothing to read again: {error:#}"),
         }
     }
 
@@ -266,10 +331,22 @@ impl<K: Kernel> Session<'_, K> {
             uptime_s: self.core.uptime_s(),
             tracking: self.core.tracking(),
             displays: self.helpers.status(),
+            cooperative: self.coop.status(),
             processes: Vec::new(),
             counters: self.core.counters(),
         }
     }
+}
+
+fn reserving<'a>(reserve: &'a mut Option<&mut Reserve>) -> Result<&'a mut Reserve> {
+    reserve
+        .as_deref_mut()
+        .ok_or_else(|| anyhow!("there are no reservations with --policy huc: start limelight run without it"))
+}
+
+/// Was the daemon started in a terminal? Then SIGHUP says that this has gone, and from others it asks for the files to be read again, as is usual.
+fn is_of_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok()
 }
 
 fn read_signal(signals: &SignalFd) -> Result<Option<Signal>> {

@@ -19,6 +19,8 @@ pub struct Metrics {
     pub rated: u64,
     #[stat(desc = "1 while somebody serves the person, else 0")]
     pub tracking: u64,
+    #[stat(desc = "Cooperative processes, which have a page of the scheduler's")]
+    pub cooperative: u64,
     #[stat(desc = "Seconds since the scheduler was loaded")]
     pub uptime_s: u64,
     #[stat(desc = "The scheduler's counters by name, since it was loaded")]

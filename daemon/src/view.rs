@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use limelight_abi::sched::ll_proc_stats;
+use limelight_abi::sched::{LL_SPEC_INHERITABLE, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats, ll_reservation};
 use limelight_policy::{Class, Explanation, GraphView};
 use serde::{Deserialize, Serialize};
+
+use crate::reserve::state_name;
 
 /// A question to the daemon, one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +22,24 @@ pub enum Request {
     },
     /// The process dependency graph. Root only: it spans all users.
     Graph,
+    /// Who holds a reservation, and the load.
+    Reservations,
+    /// A reservation for a process of the caller's.
+    Reserve {
+        /// The process.
+        pid: u32,
+        /// C, in microseconds.
+        runtime_us: u64,
+        /// T, in microseconds.
+        period_us: u64,
+    },
+    /// To end a reservation that was asked for: the process holds what its specification says again, if it has one.
+    Release {
+        /// The process.
+        pid: u32,
+    },
+    /// Read the specifications again. Root only.
+    Reload,
 }
 
 /// The answer, one line of JSON.
@@ -32,6 +52,20 @@ pub enum Response {
     Explain(Box<ExplainView>),
     /// To [`Request::Graph`].
     Graph(Box<GraphView>),
+    /// To [`Request::Reservations`].
+    Reservations(Box<Reservations>),
+    /// To [`Request::Reserve`].
+    Reserved(Box<ReservationStatus>),
+    /// To [`Request::Release`].
+    Released {
+        /// The process.
+        pid: u32,
+    },
+    /// To [`Request::Reload`].
+    Reloading {
+        /// It takes effect a moment later.
+        begun: bool,
+    },
     /// Why there is none.
     Error(String),
 }
@@ -49,6 +83,8 @@ pub struct Status {
     pub tracking: bool,
     /// The displays that are watched, and how that goes.
     pub displays: Vec<DisplayStatus>,
+    /// Who is cooperative.
+    pub cooperative: CooperativeStatus,
     /// Every rated process, most urgent first.
     pub processes: Vec<ProcessStatus>,
     /// The scheduler's counters since it was loaded.
@@ -64,6 +100,26 @@ pub struct DisplayStatus {
     pub uid: u32,
     /// In words: watched, starting, or why not.
     pub state: String,
+}
+
+/// Processes that have a page of the scheduler's (libcoop).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CooperativeStatus {
+    /// Why there can be none, where that is so.
+    pub problem: Option<String>,
+    /// How many there are of each user. Root is shown all users, others themselves.
+    pub users: Vec<CooperativeUser>,
+    /// How often a page was refused, for a limit or for the version of libcoop, since the scheduler was loaded.
+    pub refused: u64,
+}
+
+/// One user's cooperative processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CooperativeUser {
+    /// The user.
+    pub uid: u32,
+    /// How many.
+    pub processes: u32,
 }
 
 /// One rated process.
@@ -93,6 +149,102 @@ pub struct ProcessStatus {
     pub wait_max_ms: f64,
 }
 
+/// Who holds a reservation (Redline, OSDI 2008).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Reservations {
+    /// Specifications in force.
+    pub specifications: usize,
+    /// What is wrong with the files of specifications: `limelight spec check` tells.
+    pub complaints: usize,
+    /// The load of each CPU.
+    pub cpus: Vec<ReservedCpu>,
+    /// Each reservation. Root is shown all, others those of their processes.
+    pub reservations: Vec<ReservationStatus>,
+}
+
+/// What reservations take of one CPU, in per cent of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReservedCpu {
+    /// `R_load`: in the last four seconds.
+    pub recent_pct: f64,
+    /// `S_load`: what is expected, by what was admitted lately.
+    pub expected_pct: f64,
+    /// The sum of C / T of all that are admitted, which a real-time system would go by.
+    pub admitted_pct: f64,
+    /// How many these are.
+    pub reservations: u32,
+}
+
+impl ReservedCpu {
+    /// As the scheduler has it.
+    #[must_use]
+    pub fn of(load: &ll_cpu_load) -> Self {
+        let pct = |ppm: u32| f64::from(ppm) / 1e4;
+        Self {
+            recent_pct: pct(load.recent_ppm),
+            expected_pct: pct(load.expected_ppm),
+            admitted_pct: pct(load.admitted_ppm),
+            reservations: load.reservations,
+        }
+    }
+}
+
+/// The reservation of one process: what it asked, got and used.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReservationStatus {
+    /// Its thread group id.
+    pub pid: u32,
+    /// The name it shows; looked up when somebody asks.
+    pub name: String,
+    /// What its specification is for.
+    pub target: String,
+    /// C, in ms.
+    pub runtime_ms: f64,
+    /// T, in ms.
+    pub period_ms: f64,
+    /// admitted, refused, revoked, or ended: its specification is no longer in force.
+    pub state: &'static str,
+    /// For how long that has been so, in seconds.
+    pub since_s: u64,
+    /// The CPU that it is entitled to.
+    pub cpu: u32,
+    /// What it got on the reservation in the last four seconds, in % of that CPU.
+    pub reserved_pct: f64,
+    /// What it used altogether in the last second, in % of one CPU.
+    pub used_pct: f64,
+    /// Periods in which it wanted all of C.
+    pub periods: u64,
+    /// And those of them at whose end it did not have it.
+    pub missed: u64,
+    /// A child gets one, too.
+    pub inheritable: bool,
+    /// It may be taken back.
+    pub revocable: bool,
+}
+
+impl ReservationStatus {
+    /// As the scheduler has it, with what it does not know.
+    #[must_use]
+    pub fn of(held: &ll_reservation, target: String, used_pct: f64, since_s: u64) -> Self {
+        Self {
+            pid: held.tgid,
+            name: String::new(),
+            target,
+            runtime_ms: held.runtime_ns as f64 / 1e6,
+            period_ms: held.period_ns as f64 / 1e6,
+            state: state_name(held.state),
+            since_s,
+            cpu: held.home,
+            reserved_pct: f64::from(held.window_us.iter().sum::<u32>()) / 4e4,
+            used_pct,
+            periods: held.periods,
+            missed: held.missed,
+            inheritable: held.flags & LL_SPEC_INHERITABLE != 0,
+            revocable: held.flags & LL_SPEC_REVOCABLE != 0,
+        }
+    }
+}
+
 /// Why a process is in its class, with names for people.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainView {
@@ -104,6 +256,8 @@ pub struct ExplainView {
     pub explanation: Option<Explanation>,
     /// Names of the processes on the path.
     pub names: BTreeMap<u32, String>,
+    /// The reservation it holds, which serves it before all classes while it is admitted. A rating is none.
+    pub reservation: Option<ReservationStatus>,
 }
 
 /// The latency under which `fraction` of the waits stayed, in ms: the upper end of that bucket, never above the worst.

@@ -12,6 +12,7 @@ use limelight_sense::displays::Display;
 
 use super::*;
 use crate::control::ask;
+use crate::coop::fake::Pages;
 use crate::kernel::fake::Fake;
 
 /// Far longer than anything here takes on a busy machine but what is made to hang.
@@ -47,6 +48,7 @@ impl Loop {
                 let options = Options {
                     settings: Settings::default(),
                     policy: policy::Settings::default(),
+                    coop_pages_per_user: 1,
                     program: "/nowhere/limelight".into(),
                 };
                 let mut helpers = Helpers::new(Search::with(find)?);
@@ -54,8 +56,10 @@ impl Loop {
                 let core = Core::new(Fake { exited: ejected, ..kernel() }, memory)?;
                 let shared = Shared::default();
                 let mut answers = Answers::start()?;
-                let (helpers, answers) = (&mut helpers, &mut answers);
-                let mut session = Session { options: &options, core, helpers, answers, shared: &shared };
+                let mut coop = Coop::start(&folder.join("coop.sock"), 1, Ok(Pages::default()))?;
+                let (helpers, answers, coop) = (&mut helpers, &mut answers, &mut coop);
+                let mut session =
+                    Session { options: &options, core, helpers, answers, coop, reserve: None, shared: &shared };
                 session.run(&SignalFd::new(&SigSet::empty())?, &mut control).map(|_| ())
             };
             sender.send(session()).unwrap();

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pages for cooperative processes (libcoop): who asks at [`COOP_SOCKET_PATH`] is handed memory that it shares with the scheduler (`coop_abi.h`).
+//!
+//! A thread of its own serves there ([`serve`]), because to enter a page or to remove one takes tens of milliseconds; what it decides is
+//! in [`door`]. It serves for one loaded scheduler: with the next one the socket is made anew, all connections end, and libcoop asks again.
+//! Where the thread cannot be started the daemon does without, and says so.
+//!
+//! The promise: a page is found under the number of the process that asked, as long as that process lives, is of the same user and holds its connection,
+//! and under no other number. Every client lies, is silent, floods us or dies at the worst moment; that is its own loss.
+//!
+//! Bad at: a flood of connections, of which no more than [`serve::MAX_ACCEPTED_PER_SECOND`] are looked at. While it lasts others may find the queue full, and libcoop comes
+//! again every second. Who has a page does not notice.
+
+mod client;
+mod door;
+#[cfg(test)]
+pub mod fake;
+mod serve;
+
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, bail};
+use limelight_abi::coop::{COOP_MAX_PAGES, COOP_SOCKET_PATH};
+use limelight_sched::CoopPages;
+use log::{info, warn};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+pub use client::ask_for_page;
+use door::{Door, Limits, MAX_NEWCOMERS};
+use serve::Server;
+
+use crate::procfs;
+use crate::view::{CooperativeStatus, CooperativeUser};
+
+/// Cooperative processes that one user can have, by default: a sixteenth of all.
+pub const DEFAULT_PAGES_PER_USER: u32 = COOP_MAX_PAGES / 16;
+
+/// And at most: there is room for no more of all users.
+pub const MAX_PAGES: u32 = COOP_MAX_PAGES;
+
+/// The thread's stack, in bytes: what is large is on the heap.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Descriptors that each page takes at most (its connection, its process, the page), those of a newcomer, and the rest of the daemon's.
+const DESCRIPTORS_PER_PAGE: u64 = 3;
+const DESCRIPTORS_PER_NEWCOMER: u64 = 2;
+const OTHER_DESCRIPTORS: u64 = 512;
+
+/// Where libcoop asks.
+#[must_use]
+pub fn socket() -> &'static Path {
+    let path = std::str::from_utf8(COOP_SOCKET_PATH).unwrap_or_default();
+    Path::new(path.trim_end_matches('\0'))
+}
+
+/// A page, and the kernel's number of it.
+pub struct Page {
+    /// What is handed out.
+    pub fd: OwnedFd,
+    /// Its number.
+    pub id: u32,
+}
+
+/// What handing out pages needs of the kernel. A trait, so that it runs in tests without BPF.
+pub trait Mechanism: Send + 'static {
+    /// See [`CoopPages::create`].
+    ///
+    /// # Errors
+    /// As there.
+    fn create(&self, pid: u32) -> Result<Page>;
+    /// See [`CoopPages::remove`].
+    fn remove(&self, pids: &[u32]);
+    /// See [`CoopPages::is_held`].
+    fn is_held(&self, id: u32) -> bool;
+    /// The user whose rights a process has now.
+    fn uid(&self, pid: u32) -> Option<u32>;
+}
+
+impl Mechanism for CoopPages {
+    fn create(&self, pid: u32) -> Result<Page> {
+        let page = CoopPages::create(self, pid)?;
+        Ok(Page { fd: page.fd, id: page.id })
+    }
+
+    fn remove(&self, pids: &[u32]) {
+        CoopPages::remove(self, pids);
+    }
+
+    fn is_held(&self, id: u32) -> bool {
+        CoopPages::is_held(self, id)
+    }
+
+    fn uid(&self, pid: u32) -> Option<u32> {
+        procfs::effective_uid(pid)
+    }
+}
+
+/// What is shown: the thread writes it, the loop reads it.
+type Shared = Arc<Mutex<CooperativeStatus>>;
+
+/// Pages are handed out as long as this is there.
+pub struct Coop {
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+    /// Closed at the other end when the thread ends; closing it ends the thread.
+    bell: UnixStream,
+    /// The other end, where there is no thread to have it.
+    _idle: Option<UnixStream>,
+    shared: Shared,
+}
+
+impl Coop {
+    /// Listen at `path`, and hand out the pages of `mechanism`, up to `per_user` to each user. Where that cannot be, [`Self::status`] says why.
+    ///
+    /// # Errors
+    /// The system has no room for the socket by which the thread is told to end.
+    pub fn start(path: &Path, per_user: u32, mechanism: Result<impl Mechanism>) -> Result<Self> {
+        Self::start_within(path, room().map(|in_all| Limits { per_user, in_all }), mechanism)
+    }
+
+    fn start_within(path: &Path, limits: Result<Limits>, mechanism: Result<impl Mechanism>) -> Result<Self> {
+        let (bell, end) = UnixStream::pair().context("cannot make a socket for thread coop")?;
+        bell.set_nonblocking(true)?;
+        let idle = end.try_clone()?;
+        let shared = Shared::default();
+        let mut coop = Self { path: path.to_owned(), thread: None, bell, _idle: None, shared: Arc::clone(&shared) };
+        let started = mechanism.and_then(|mechanism| {
+            let server = Server::new(path, Door::new(limits?), mechanism, end, shared)?;
+            let thread = thread::Builder::new().name("coop".to_owned()).stack_size(STACK_BYTES);
+            thread.spawn(move || server.run()).context("cannot start thread coop")
+        });
+        match started {
+            Ok(thread) => {
+                info!("cooperative processes get their pages at {}", path.display());
+                coop.thread = Some(thread);
+            }
+            Err(error) => {
+                warn!("no process can be cooperative: {error:#}; libcoop's programs run without the promise");
+                coop.shared.lock().unwrap_or_else(PoisonError::into_inner).problem = Some(format!("{error:#}"));
+                coop._idle = Some(idle);
+            }
+        }
+        Ok(coop)
+    }
+
+    /// Who is cooperative now.
+    #[must_use]
+    pub fn status(&self) -> CooperativeStatus {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// To be called when this is readable.
+    ///
+    /// # Errors
+    /// The thread has ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        if matches!(self.bell.read(&mut [0]), Ok(0)) {
+            bail!(
+                "the daemon's thread \"coop\" has ended by itself: that is a fault of limelight's, and the lines above this one say where"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Coop {
+    /// Readable when the thread has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Drop for Coop {
+    /// Nobody listens any more, and every connection has ended, so that clients ask the next one.
+    fn drop(&mut self) {
+        let _ = self.bell.shutdown(std::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            // It may wait for an RCU grace period, not for any client. That it panicked was said where it did.
+            let _ = thread.join();
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Pages for which there are descriptors: all, but where the system allows the daemon very few.
+fn room() -> Result<u32> {
+    let others = DESCRIPTORS_PER_NEWCOMER * MAX_NEWCOMERS as u64 + OTHER_DESCRIPTORS;
+    let wanted = DESCRIPTORS_PER_PAGE * u64::from(MAX_PAGES) + others;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot ask how many files may be open")?;
+    let allowed = wanted.min(hard).max(soft);
+    if allowed > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, allowed, hard).context("cannot have more files open")?;
+    }
+    let pages = allowed.saturating_sub(others) / DESCRIPTORS_PER_PAGE;
+    if pages == 0 {
+        bail!(
+            "the daemon may have {hard} files open, and needs {wanted}: raise its limit (LimitNOFILE= of its unit, ulimit -n)"
+        );
+    }
+    Ok(u32::try_from(pages).unwrap_or(MAX_PAGES).min(MAX_PAGES))
+}
+
+/// What is shown of users: in the order of their numbers.
+fn users(processes: std::collections::BTreeMap<u32, u32>) -> Vec<CooperativeUser> {
+    processes.into_iter().map(|(uid, processes)| CooperativeUser { uid, processes }).collect()
+}
+
+#[cfg(test)]
+mod tests;

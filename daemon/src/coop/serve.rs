@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The thread that hands out pages: sockets and processes in, [`Door`] decides, [`Mechanism`] does it.
+//!
+//! One round of the loop: what was said is heard, whoever has ended goes, new connections are taken in, and one page is given. In that order, so that a
+//! process that executes another program finds its old page gone when the new program has its turn. One, because entering it takes tens of
+//! milliseconds, in which others end.
+//!
+//! A process is known by its pidfd, which the kernel gave for the connection (`SO_PEERPIDFD`). Its connection may outlive it, in a child or in whoever it
+//! was sent to: the page must not, or whoever has its number next would share it with them.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use anyhow::{Context, Result};
+use limelight_abi::coop::{COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_MAX_SLOTS, coop_welcome};
+use log::{debug, error, warn};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, recvmsg,
+    sendmsg, socket,
+};
+use nix::sys::stat::fstat;
+
+use super::door::{ClientId, Door, Peer, Turn, Verdict};
+use super::{Mechanism, Page, Shared, users};
+use crate::control::make_place;
+
+/// Connections that are looked at in a second: to take one in and to close it takes some 20 us, so a flood of them takes 2 % of a CPU.
+pub const MAX_ACCEPTED_PER_SECOND: u32 = 1000;
+
+/// And in a round: the others have their turn in between.
+const MAX_ACCEPTED_PER_ROUND: usize = 64;
+
+/// Connections that the kernel lets wait. Short, so that an honest one that gets in is soon looked at in a flood, too.
+const BACKLOG: i32 = 128;
+
+/// Processes whose user is looked up again each second: each takes a look into `/proc`. All of the most that can be are through in 32 s.
+const MAX_LOOKED_UP: usize = 32;
+
+/// Each second something is due: silence ends, a pause ends, turns begin anew.
+const TICK: Duration = Duration::from_secs(1);
+
+const LISTENER: u64 = 0;
+const END: u64 = 1;
+
+/// Both ends of one connection.
+struct Connection {
+    socket: OwnedFd,
+    /// Readable when the process has ended.
+    process: OwnedFd,
+}
+
+/// What the thread owns.
+pub struct Server<M> {
+    door: Door,
+    mechanism: M,
+    epoll: Epoll,
+    listener: UnixListener,
+    /// Its other end is closed when this is to end.
+    _end: UnixStream,
+    connections: BTreeMap<ClientId, Connection>,
+    /// The pages, by process, to be handed out again.
+    pages: BTreeMap<u32, Page>,
+    shared: Shared,
+    started: Instant,
+    ticked: Instant,
+    accepted: u32,
+    is_paused: bool,
+    /// Up to here processes were looked up.
+    looked_up: ClientId,
+    /// The last failure that was reported, so that one that repeats itself does not fill the log.
+    fault: String,
+}
+
+/// What one look at the sockets found.
+#[derive(Default)]
+struct Found {
+    gone: Vec<ClientId>,
+    said: Vec<(ClientId, Vec<u8>)>,
+    connected: bool,
+    ends: bool,
+}
+
+impl<M: Mechanism> Server<M> {
+    /// Listen at `path`.
+    ///
+    /// # Errors
+    /// The socket cannot be made there.
+    pub fn new(path: &Path, door: Door, mechanism: M, end: UnixStream, shared: Shared) -> Result<Self> {
+        let listener = listen_at(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        epoll.add(&end, EpollEvent::new(EpollFlags::EPOLLIN, END))?;
+        let now = Instant::now();
+        Ok(Self {
+            door,
+            mechanism,
+            epoll,
+            listener,
+            _end: end,
+            connections: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            shared,
+            started: now,
+            ticked: now,
+            accepted: 0,
+            is_paused: false,
+            looked_up: 0,
+            fault: String::new(),
+        })
+    }
+
+    /// Serve until the other end of `end` is closed. The pages are not removed then: the scheduler that knows them ends, too.
+    pub fn run(mut self) {
+        let mut events = [EpollEvent::empty(); 64];
+        loop {
+            let patience = self.patience();
+            match self.epoll.wait(&mut events, patience) {
+                Ok(count) => {
+                    let found = self.look(&events[..count]);
+                    if found.ends {
+                        return;
+                    }
+                    self.round(found);
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    error!("cannot wait for cooperative processes: {errno}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Nothing is due at no time where nobody is there.
+    fn patience(&mut self) -> EpollTimeout {
+        if self.door.next(self.started.elapsed()).is_some() {
+            return EpollTimeout::ZERO;
+        }
+        if self.door.is_empty() && !self.is_paused {
+            return EpollTimeout::NONE;
+        }
+        EpollTimeout::try_from(TICK.saturating_sub(self.ticked.elapsed())).unwrap_or(EpollTimeout::ZERO)
+    }
+
+    fn look(&self, events: &[EpollEvent]) -> Found {
+        let mut found = Found::default();
+        for event in events {
+            match event.data() {
+                LISTENER => found.connected = true,
+                END => found.ends = true,
+                // The process has ended.
+                token if token % 2 == 1 => found.gone.push(token / 2),
+                token => match self.connections.get(&(token / 2)).map(|client| receive(&client.socket)) {
+                    Some(Ok(packet)) => found.said.push((token / 2, packet)),
+                    Some(Err(ErrorKind::WouldBlock | ErrorKind::Interrupted)) => {}
+                    Some(Err(_)) | None => found.gone.push(token / 2),
+                },
+            }
+        }
+        found
+    }
+
+    fn round(&mut self, found: Found) {
+        let mut gone = found.gone;
+        for (id, packet) in found.said {
+            match self.door.hear(id, &packet) {
+                Verdict::Wait => {}
+                Verdict::Refuse(errno) => self.refuse(id, errno),
+                Verdict::Close => gone.push(id),
+            }
+        }
+        if self.ticked.elapsed() >= TICK {
+            self.ticked = Instant::now();
+            self.tick(&mut gone);
+        }
+        self.dismiss(&gone);
+        if found.connected {
+            self.take_in();
+        }
+        self.serve_one();
+        self.tell();
+    }
+
+    /// Close these connections, and remove the pages of processes that have no other one: all at once, because that takes long.
+    fn dismiss(&mut self, gone: &[ClientId]) {
+        let mut pids = Vec::new();
+        for id in gone {
+            // Closing the descriptors takes them off the epoll set: nobody else has copies of these.
+            self.connections.remove(id);
+            pids.extend(self.door.leave(*id));
+        }
+        if !pids.is_empty() {
+            self.mechanism.remove(&pids);
+            pids.iter().for_each(|pid| drop(self.pages.remove(pid)));
+        }
+    }
+
+    fn refuse(&mut self, id: ClientId, errno: Errno) {
+        if let Some(client) = self.connections.get(&id) {
+            // Whoever does not hear it is gone.
+            let _ = answer(&client.socket, errno as i32, None);
+        }
+        self.dismiss(&[id]);
+    }
+
+    fn take_in(&mut self) {
+        for _ in 0..MAX_ACCEPTED_PER_ROUND {
+            if self.accepted >= MAX_ACCEPTED_PER_SECOND {
+                return self.pause();
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    self.accepted += 1;
+                    // It may have ended already: nobody to be missed.
+                    let _ = self.admit(stream.into());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) => {
+                    self.report(format!("cannot let cooperative processes in: {error}; trying again in a second"));
+                    return self.pause();
+                }
+            }
+        }
+    }
+
+    /// Let nobody in until the next second.
+    fn pause(&mut self) {
+        self.is_paused = self.epoll.modify(&self.listener, &mut EpollEvent::new(EpollFlags::empty(), LISTENER)).is_ok();
+    }
+
+    fn admit(&mut self, socket: OwnedFd) -> Result<()> {
+        let credentials = getsockopt(&socket, PeerCredentials)?;
+        let process = getsockopt(&socket, PeerPidfd)?;
+        // 0: it is in a container that this daemon does not see into.
+        let Some(pid) = u32::try_from(credentials.pid()).ok().filter(|pid| *pid != 0) else { return Ok(()) };
+        // The number of a process's file is never given to another process (since Linux 6.9).
+        let peer = Peer { pid, process: fstat(&process)?.st_ino, uid: credentials.uid() };
+        let Some(id) = self.door.admit(peer, self.now()) else { return Ok(()) };
+        let watch = |fd: &OwnedFd, token| self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token));
+        if let Err(errno) = watch(&socket, 2 * id).and_then(|()| watch(&process, 2 * id + 1)) {
+            self.door.leave(id);
+            return Err(errno.into());
+        }
+        self.connections.insert(id, Connection { socket, process });
+        Ok(())
+    }
+
+    /// Give a page to whose turn it is.
+    fn serve_one(&mut self) {
+        let Some((id, peer)) = self.door.next(self.now()) else { return };
+        if !self.is_still(id, &peer) {
+            return self.dismiss(&[id]);
+        }
+        let strangers = self.door.strangers(&peer);
+        self.dismiss(&strangers);
+        self.door.forget_kept(|page| self.mechanism.is_held(page));
+        match self.door.turn(id) {
+            Turn::Refuse(errno) => {
+                debug!("process {} of user {} gets no page: {errno}", peer.pid, peer.uid);
+                self.refuse(id, errno);
+            }
+            Turn::Share => self.hand_out(id, &peer),
+            Turn::Make => match self.mechanism.create(peer.pid) {
+                Ok(page) => {
+                    self.pages.insert(peer.pid, page);
+                    self.hand_out(id, &peer);
+                }
+                Err(error) => {
+                    self.report(format!("{error:#}; its process goes without"));
+                    self.refuse(id, Errno::EAGAIN);
+                }
+            },
+        }
+    }
+
+    /// Hand its process's page to a client.
+    fn hand_out(&mut self, id: ClientId, peer: &Peer) {
+        let (Some(client), Some(page)) = (self.connections.get(&id), self.pages.get(&peer.pid)) else { return };
+        self.door.give(id, page.id);
+        // While the page was entered the process may have ended, and its number may be another's.
+        if !self.is_still(id, peer) || answer(&client.socket, 0, Some(&page.fd)).is_err() {
+            self.dismiss(&[id]);
+        }
+    }
+
+    /// Does the client's process live, with the rights it had when it connected? Else its number says nothing, or it is about to be another program, of
+    /// another user's, by a set-user-id file.
+    fn is_still(&self, id: ClientId, peer: &Peer) -> bool {
+        self.mechanism.uid(peer.pid) == Some(peer.uid)
+            && self.connections.get(&id).is_some_and(|client| !has_ended(&client.process))
+    }
+
+    /// The second is over. Who is to be closed for that is added to `gone`.
+    fn tick(&mut self, gone: &mut Vec<ClientId>) {
+        self.accepted = 0;
+        if self.is_paused {
+            let listening = self.epoll.modify(&self.listener, &mut EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+            self.is_paused = listening.is_err();
+        }
+        gone.extend(self.door.silent(self.now()));
+        let looked_up = self.door.served_after(self.looked_up, MAX_LOOKED_UP);
+        self.looked_up = looked_up.last().map_or(0, |(id, _)| *id);
+        gone.extend(looked_up.iter().filter(|(id, peer)| !self.is_still(*id, peer)).map(|(id, _)| *id));
+    }
+
+    fn report(&mut self, fault: String) {
+        if self.fault != fault {
+            warn!("{fault}");
+            self.fault = fault;
+        }
+    }
+
+    fn tell(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        shared.users = users(self.door.processes());
+        shared.refused = self.door.refused();
+    }
+}
+
+/// A socket at `path` to which everybody may connect.
+fn listen_at(path: &Path) -> Result<UnixListener> {
+    make_place(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    bind(listener.as_raw_fd(), &UnixAddr::new(path)?)?;
+    listen(&listener, Backlog::new(BACKLOG)?)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    Ok(listener.into())
+}
+
+/// The next packet; an error where there is none, or never will be.
+fn receive(socket: &OwnedFd) -> Result<Vec<u8>, ErrorKind> {
+    // Longer than any hello.
+    let mut packet = [0; 64];
+    let mut parts = [IoSliceMut::new(&mut packet)];
+    // Without room for descriptors: the kernel closes those that come along, and says so.
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, None, MsgFlags::MSG_DONTWAIT)
+        .map_err(|errno| io::Error::from(errno).kind())?;
+    if message.bytes == 0 || message.flags.intersects(MsgFlags::MSG_CTRUNC | MsgFlags::MSG_TRUNC) {
+        return Err(ErrorKind::InvalidData);
+    }
+    let bytes = message.bytes;
+    Ok(packet[..bytes].to_vec())
+}
+
+/// Send a welcome: with `error` 0 and a page, or with an errno and none. It never waits: this is the first that the client is sent.
+fn answer(socket: &OwnedFd, error: i32, page: Option<&OwnedFd>) -> Result<(), Errno> {
+    let mut welcome = [0; size_of::<coop_welcome>()];
+    let words = [
+        (offset_of!(coop_welcome, magic), COOP_ABI_MAGIC),
+        (offset_of!(coop_welcome, version), COOP_ABI_VERSION),
+        (offset_of!(coop_welcome, error), error.wrapping_neg().cast_unsigned()),
+        (offset_of!(coop_welcome, slots), COOP_MAX_SLOTS),
+    ];
+    for (offset, word) in words {
+        welcome[offset..offset + size_of::<u32>()].copy_from_slice(&word.to_ne_bytes());
+    }
+    let page = page.map(|page| [page.as_raw_fd()]);
+    let descriptors: Vec<ControlMessage<'_>> = page.iter().map(|page| ControlMessage::ScmRights(page)).collect();
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&welcome)], &descriptors, flags, None).map(drop)
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use std::path::Path;
+
+use limelight_spec::Trust;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::*;
+use crate::kernel::fake::{Call, Fake};
+
+/// Far longer than a thread takes to get a CPU on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const PERSON: u32 = 1000;
+
+fn reserve(folder: &Path) -> Reserve {
+    let places =
+        Places { folders: vec![folder.to_owned()], files: Vec::new(), trust: Trust::Anyone, must_exist: false };
+    Reserve::start(places).unwrap()
+}
+
+/// Wait for what the thread found, and let it take effect.
+fn settle(reserve: &mut Reserve, kernel: &Fake) {
+    let timeout = PollTimeout::try_from(PATIENCE).unwrap();
+    assert_eq!(poll(&mut [PollFd::new(reserve.as_fd(), PollFlags::POLLIN)], timeout).unwrap(), 1);
+    reserve.check(kernel).unwrap();
+}
+
+fn wish(pid: u32, runtime_ms: u64, period_ms: u64) -> Wish {
+    Wish { pid, runtime: Duration::from_millis(runtime_ms), period: Duration::from_millis(period_ms) }
+}
+
+/// What the files say is told to the scheduler, with who runs it; another line takes effect when they are read again, and without
+/// one the file is forgotten and its reservations end.
+#[test]
+fn specifications_take_effect_and_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.tab");
+    let own = std::env::current_exe().unwrap();
+    std::fs::write(&file, format!("{}:Iact:5:30:R:-:-\n", own.display())).unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    let told: Vec<ll_spec> = kernel.specs.borrow().values().copied().collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].runtime_ns, told[0].period_ns, told[0].flags), (5_000_000, 30_000_000, LL_SPEC_REVOCABLE));
+    assert!(kernel.take_calls().contains(&Call::Adopt(std::process::id())), "it runs already");
+
+    let held = ll_reservation {
+        tgid: std::process::id(),
+        spec: told[0].id,
+        state: LL_RESERVATION_ADMITTED,
+        ..ll_reservation::default()
+    };
+    let held = ll_reservation { runtime_ns: 5_000_000, period_ns: 30_000_000, flags: LL_SPEC_REVOCABLE, ..held };
+    kernel.reservations.borrow_mut().insert(1, held);
+    reserve.read();
+    settle(&mut reserve, &kernel);
+    assert!(kernel.take_calls().is_empty(), "who holds just that is left alone");
+
+    std::fs::write(&file, format!("{}:Iact:6:30:R:-:-\n", own.display())).unwrap();
+    reserve.read();
+    settle(&mut reserve, &kernel);
+    assert_eq!(kernel.specs.borrow().values().next().unwrap().runtime_ns, 6_000_000);
+    assert!(kernel.take_calls().contains(&Call::Adopt(std::process::id())), "it asks for something else now");
+
+    let line = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    reserve.read();
+    settle(&mut reserve, &kernel);
+    assert!(kernel.specs.borrow().is_empty() && kernel.reservations.borrow().is_empty());
+
+    let ended = ll_reservation { runtime_ns: 6_000_000, state: LL_RESERVATION_RETIRED, ..held };
+    kernel.reservations.borrow_mut().insert(1, ended);
+    kernel.take_calls();
+    std::fs::write(&file, line).unwrap();
+    reserve.read();
+    settle(&mut reserve, &kernel);
+    assert!(
+        kernel.take_calls().contains(&Call::Adopt(std::process::id())),
+        "its line is back, and what it held has ended"
+    );
+}
+
+/// A new scheduler is told what the last one knew, before anything is read again.
+#[test]
+fn a_new_scheduler_is_told_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{}:Iact:5:30:R:-:-\n", std::env::current_exe().unwrap().display());
+    std::fs::write(folder.path().join("a.tab"), line).unwrap();
+    let (mut reserve, first, second) = (reserve(folder.path()), Fake::default(), Fake::default());
+    settle(&mut reserve, &first);
+    reserve.retell(&second).unwrap();
+    assert_eq!(second.specs.borrow().len(), 1);
+}
+
+/// What a process used is of the time that has passed, which beside much load is more than the second that it should be.
+#[test]
+fn use_is_told_of_the_time_since_the_last_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    let mut held = ll_reservation { tgid: 100, state: LL_RESERVATION_ADMITTED, ..ll_reservation::default() };
+    kernel.reservations.borrow_mut().insert(1, held);
+    reserve.pass(&kernel).unwrap();
+    let since = Instant::now();
+    std::thread::sleep(Duration::from_millis(100));
+    held.used_ns = 50_000_000;
+    kernel.reservations.borrow_mut().insert(1, held);
+    reserve.pass(&kernel).unwrap();
+    let expected = 5000.0 / since.elapsed().as_millis() as f64;
+    let used_pct = reserve.view(&kernel).reservations[0].used_pct;
+    assert!((expected * 0.5..expected * 2.0).contains(&used_pct), "{used_pct} %, not {expected} %");
+}
+
+/// A user asks for their own processes, inside the bounds and up to the limit; root for any.
+#[test]
+fn requests_have_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    kernel.owners.borrow_mut().insert(7, 0);
+    let mut ask = |uid, wish: Wish| {
+        reserve.request(&kernel, uid, &wish).map(|held| held.state).map_err(|error| error.to_string())
+    };
+    assert_eq!(ask(PERSON, wish(100, 5, 100)), Ok("admitted"));
+    assert!(ask(PERSON, wish(7, 5, 100)).unwrap_err().contains("not yours"));
+    assert_eq!(ask(0, wish(7, 50, 100)), Ok("admitted"));
+    for (bad, expected) in [
+        (wish(101, 5, 20_000), "period"),
+        (wish(101, 50, 30), "no more than the period"),
+        (wish(101, 0, 30), "at least"),
+    ] {
+        let error = ask(PERSON, bad).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(ask(PERSON, wish(101, 30, 100)).unwrap_err().contains("25 %"), "too much of a CPU");
+    assert_eq!(ask(PERSON, wish(100, 25, 100)), Ok("admitted"), "to ask again for another figure is no second one");
+    for pid in 102..102 + u32::try_from(MAX_REQUESTS).unwrap() {
+        let _ = ask(PERSON + 1, wish(pid, 1, 1000));
+    }
+    assert!(ask(PERSON + 1, wish(120, 1, 1000)).unwrap_err().contains("9 reservations"));
+}
+
+/// What was asked for ends when who asked for it, or root, says so; the process is looked at again for what its executable has.
+#[test]
+fn a_request_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    assert!(reserve.release(&kernel, PERSON, 100).is_err(), "there is none");
+    reserve.request(&kernel, PERSON, &wish(100, 5, 100)).unwrap();
+    assert!(reserve.release(&kernel, PERSON + 1, 100).is_err(), "it is another user's");
+    kernel.take_calls();
+    reserve.release(&kernel, PERSON, 100).unwrap();
+    assert!(kernel.take_calls().contains(&Call::Adopt(100)) && kernel.reservations.borrow().is_empty());
+    reserve.request(&kernel, PERSON, &wish(100, 5, 100)).unwrap();
+    assert!(reserve.release(&kernel, 0, 100).is_ok() && kernel.reservations.borrow().is_empty());
+}
+
+/// What the administrator wrote down for a program is not for its user to change.
+#[test]
+fn a_request_does_not_replace_a_specification() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    let held = ll_reservation { tgid: 100, spec: 3, state: LL_RESERVATION_ADMITTED, ..ll_reservation::default() };
+    kernel.reservations.borrow_mut().insert(1, held);
+    assert!(reserve.request(&kernel, PERSON, &wish(100, 5, 100)).unwrap_err().to_string().contains("administrator's"));
+    assert!(reserve.request(&kernel, 0, &wish(100, 5, 100)).is_ok());
+}
+
+/// One of those that wait is given its reservation back in each window, who waits longest first.
+#[test]
+fn one_is_given_back_in_each_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    for (number, state, since_s) in
+        [(1, LL_RESERVATION_REVOKED, 9), (2, LL_RESERVATION_REFUSED, 5), (3, LL_RESERVATION_ADMITTED, 1)]
+    {
+        let held = ll_reservation { tgid: 100 + number, state, since_s, ..ll_reservation::default() };
+        kernel.reservations.borrow_mut().insert(number, held);
+    }
+    let given_back = |reserve: &mut Reserve| {
+        (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+        kernel.take_calls()
+    };
+    assert_eq!(
+        given_back(&mut reserve),
+        [Call::Reactivate(2), Call::Reactivate(1)],
+        "no room: the next may be smaller"
+    );
+    kernel.has_room.set(true);
+    assert_eq!(given_back(&mut reserve), [Call::Reactivate(2)], "one a window");
+}
