@@ -56,6 +56,12 @@ pub enum Command {
     ///
     /// Exit status 0: limelight will work here; 1: it will not.
     Doctor(View),
+    /// Look after the specifications: which program is promised how much CPU.
+    Spec {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: SpecCommand,
+    },
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -78,6 +84,86 @@ pub enum Command {
         /// Whose display it is, as UID:GID; the process becomes theirs.
         #[arg(long)]
         owner: Option<limelight_sense::spawn::Owner>,
+    },
+}
+
+/// The subcommands of `limelight spec`.
+#[derive(Debug, Subcommand)]
+pub enum SpecCommand {
+    /// Check files of specifications, and show what is in force.
+    ///
+    /// Prints what is wrong, as FILE:LINE: FIELD: what is wrong; what is allowed. What is wrong is left out; everything else stays in
+    /// force, and is shown after it: for which program, C and T in ms, the flags, the file and line, and whether the figures were measured. A
+    /// path that is no program on this machine is marked (not installed here).
+    ///
+    /// Exit status 0: nothing is wrong; 1: something is.
+    #[command(after_long_help = limelight_spec::fields::manual())]
+    Check {
+        /// Files or folders to check instead of those in force, as if they were put in place, whoever they belong to. A file ending in .toml is
+        /// TOML, others have the paper's form.
+        ///
+        /// Without any: *.tab and *.toml in /usr/share/limelight/spec.d, /usr/local/share/limelight/spec.d and /etc/limelight/spec.d, and
+        /// /etc/spec/spec.tab. A file replaces one of the same name in a folder before it, and a link to /dev/null masks it; an entry replaces
+        /// earlier ones for the same program. Files and folders must be root's and writable for nobody else.
+        #[arg(value_name = "FILE")]
+        files: Vec<std::path::PathBuf>,
+        #[command(flatten)]
+        view: View,
+    },
+    /// Show who holds a reservation: what each asked for, got and used, and the load of each CPU.
+    ///
+    /// Root sees every process, others their own.
+    List(View),
+    /// Read the specifications again, and let them take effect for who runs already, too. Needs root. SIGHUP to the daemon does the same.
+    Reload,
+    /// Ask for a reservation for a process of yours: so much CPU in every so much time, for as long as it runs.
+    ///
+    /// It is submitted to admission as one from a file is, can be taken back when there is too much load, and children do not inherit it. Each
+    /// user can have 8 of them at once, of a quarter of a CPU together; root has no limit but admission. Exit status 0: it was asked for, and
+    /// what is printed says whether it was admitted; 1: it may not be asked for, and why.
+    Request {
+        /// The process.
+        pid: u32,
+        /// CPU, in ms, at least 0.1.
+        #[arg(value_name = "C")]
+        runtime_ms: f64,
+        /// In every so much time, in ms, 1 to 10000.
+        #[arg(value_name = "T")]
+        period_ms: f64,
+        #[command(flatten)]
+        view: View,
+    },
+    /// Find the specification of a program: watch it, try the figures, and print the line for a *.tab file. Needs root.
+    ///
+    /// Starts the program, as whoever called sudo and with its output untouched, or takes one that runs already. It is to do what it is for:
+    /// play, or be typed into. T is its own rhythm where it has one (a film of 25 frames a second: 40 ms), and otherwise 30 ms for what draws or
+    /// plays and 100 ms for what answers now and then. C is what it used in 99.9 % of the stretches of T in which it did something, and a
+    /// tenth more. Where the daemon answers, the process gets that reservation, C is raised where more than a period in a thousand was
+    /// missed and lowered where less than half was used, and it is watched again, at most four times more. In the end it has what it had
+    /// before. A program that would use any amount of CPU is said to be best-effort (BE).
+    ///
+    /// Only the process itself is watched, with all of its threads, not those it starts. The first 2 seconds of a program are left out: its start is
+    /// not what it does. In the end a program that was started is told to end (SIGTERM). What was seen of it is summed up on standard error; no
+    /// times are kept.
+    ///
+    /// Exit status 0: the line was printed; 1: it was not, and why: it ended before it was seen for 3 seconds, or did less than 20 bursts of work.
+    Suggest {
+        /// Watch this process, which runs already.
+        #[arg(long, conflicts_with = "program")]
+        pid: Option<u32>,
+        /// For how long, each time.
+        #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(3..=600))]
+        seconds: u64,
+        #[command(flatten)]
+        view: View,
+        /// The program to start, and its arguments.
+        #[arg(
+            value_name = "PROGRAM",
+            required_unless_present = "pid",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        program: Vec<std::ffi::OsString>,
     },
 }
 

@@ -30,13 +30,20 @@ pub fn man(folder: &Path) -> Result<()> {
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut whole = command().disable_help_subcommand(true);
     whole.build();
-    let mut pages = vec![page("limelight".to_owned(), whole.clone())?];
-    for part in whole.get_subcommands().filter(|part| !part.is_hide_set()) {
-        let name = format!("limelight-{}", part.get_name());
-        let part = part.clone().display_name(name.clone()).version(env!("CARGO_PKG_VERSION"));
-        pages.push(page(name, part)?);
-    }
+    let mut pages = Vec::new();
+    pages_of("limelight", whole, &mut pages)?;
     Ok(pages)
+}
+
+/// The page of a command, and those of its subcommands.
+fn pages_of(name: &str, command: clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
+        let name = format!("{name}-{}", part.get_name());
+        let part = part.clone().display_name(name.clone()).version(env!("CARGO_PKG_VERSION"));
+        pages_of(&name, part, pages)?;
+    }
+    pages.push(page(name.to_owned(), command)?);
+    Ok(())
 }
 
 fn page(name: String, command: clap::Command) -> io::Result<(String, Vec<u8>)> {

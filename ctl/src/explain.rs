@@ -3,15 +3,20 @@
 
 use serde_json::Value;
 
+use crate::reservations;
 use crate::table::printable;
 
 /// The daemon's answer, for people.
 pub fn text(view: &Value) -> String {
     let who = format!("{} ({})", name(view, &view["pid"]), view["pid"]);
     let explanation = &view["explanation"];
+    let reservation = match &view["reservation"] {
+        Value::Null => String::new(),
+        held => format!("  {}\n", reservations::sentence(held)),
+    };
     if explanation.is_null() {
         return format!(
-            "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n"
+            "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n{reservation}"
         );
     }
     let class = explanation["class"].as_str().unwrap_or("OTHER");
@@ -29,7 +34,7 @@ pub fn text(view: &Value) -> String {
         text.push_str(&format!(": {path}"));
     }
     text.push('\n');
-    text
+    text + &reservation
 }
 
 /// From the device to the process. Output flows the other way, and so do the arrows.
@@ -79,6 +84,7 @@ mod tests {
             name: names.get(&pid).cloned().unwrap_or_else(|| "cc".to_owned()),
             explanation: state.explain(pid.into()),
             names,
+            reservation: None,
         };
         serde_json::to_value(view).unwrap()
     }

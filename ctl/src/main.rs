@@ -6,14 +6,18 @@ mod docs;
 mod doctor;
 mod explain;
 mod graph;
+mod reservations;
 mod settings;
+mod spec;
 mod status;
+mod suggest;
 mod table;
 
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use limelight_daemon::control::{SOCKET, ask};
@@ -22,7 +26,7 @@ use limelight_sense::spawn::Owner;
 use serde_json::Value;
 use simplelog::{ColorChoice, ConfigBuilder, LevelFilter, TermLogger, TerminalMode};
 
-use cli::{Command, View};
+use cli::{Command, SpecCommand, View};
 use settings::RunArgs;
 
 fn main() -> ExitCode {
@@ -47,6 +51,24 @@ fn obey(command: Command) -> Result<ExitCode> {
             print(text.as_bytes())?;
             return Ok(if will_work { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Command::Spec { command: SpecCommand::Check { files, view } } => {
+            let (text, is_clean) = spec::check(&files, view.json);
+            print(text.as_bytes())?;
+            return Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Spec { command: SpecCommand::List(view) } => show(view, &Request::Reservations, reservations::text)?,
+        Command::Spec { command: SpecCommand::Reload } => {
+            ask(Path::new(SOCKET), &Request::Reload)?;
+        }
+        Command::Spec { command: SpecCommand::Request { pid, runtime_ms, period_ms, view } } => {
+            let (runtime_us, period_us) = (micros("C", runtime_ms)?, micros("T", period_ms)?);
+            show(view, &Request::Reserve { pid, runtime_us, period_us }, reservations::answer)?;
+        }
+        Command::Spec { command: SpecCommand::Suggest { pid, seconds, view, program } } => {
+            let found = suggest::suggest(pid, &program, Duration::from_secs(seconds))?;
+            let text = if view.json { format!("{:#}\n", found.json()) } else { found.line.clone() + "\n" };
+            print(text.as_bytes())?;
+        }
         Command::Completions { shell } => {
             let mut text = Vec::new();
             docs::completions(shell, &mut text);
@@ -62,6 +84,7 @@ fn run(arguments: &RunArgs) -> Result<()> {
     let options = limelight_daemon::Options {
         settings: arguments.scheduler()?,
         policy: arguments.ratings()?,
+        coop_pages_per_user: arguments.coop_pages_per_user()?,
         program: std::env::current_exe().context("cannot find my own binary, which the helpers run")?,
     };
     if nix::unistd::geteuid().is_root()
@@ -82,6 +105,14 @@ fn log_to_stderr(level: LevelFilter) -> Result<()> {
         .set_location_level(LevelFilter::Off)
         .build();
     TermLogger::init(level, config, TerminalMode::Stderr, ColorChoice::Never).context("cannot write a log")
+}
+
+fn micros(name: &str, ms: f64) -> Result<u64> {
+    // An hour: far above every range that is checked later, and far below what does not fit.
+    if !(0.0..=3_600_000.0).contains(&ms) {
+        bail!("{name} of {ms}: give a number of milliseconds");
+    }
+    Ok((ms * 1e3).round() as u64)
 }
 
 fn show(view: View, request: &Request, text: impl Fn(&Value) -> String) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Args, ValueEnum};
+use limelight_daemon::coop::{DEFAULT_PAGES_PER_USER, MAX_PAGES};
 use limelight_policy::Settings as PolicySettings;
 use limelight_sched::{Policy, Settings};
 
@@ -13,7 +14,9 @@ const POLICY_HEADING: &str = "Settings of the ratings (HuC, section 4)";
 pub enum PolicyName {
     /// HuC's strict hierarchy of classes.
     Huc,
-    /// The same with a guaranteed share for everything else.
+    /// Redline's reservations, and nobody is rated.
+    Redline,
+    /// HuC's classes with a guaranteed share for everything else, and reservations above them.
     Unified,
 }
 
@@ -44,6 +47,23 @@ pub struct RunArgs {
     /// be more unfair for longer; the kernel ends a scheduler that leaves a task waiting for seconds.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().rescue_after_ns))]
     rescue_after_ms: f64,
+    /// Load of reservations (limelight-spec) on one CPU, in per cent, below which one that was taken back is given back (R_lo). Closer to
+    /// --load-high-pct gives back sooner, and takes back again more often.
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_low_pct)]
+    load_low_pct: u32,
+    /// Load that no further reservation may bring about, in per cent of one CPU (R_hi). More admits more programs, and leaves less
+    /// room for one that wants more than before.
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_high_pct)]
+    load_high_pct: u32,
+    /// Load above which reservations are taken back until it is below --load-high-pct, in per cent of one CPU, up to 94 (R_max). What
+    /// is above it is for kernel threads and for everything else.
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_max_pct)]
+    load_max_pct: u32,
+    /// Processes of one user that can be cooperative (libcoop) at once, 0 to 1024; a second copy of the library in a process counts as
+    /// another one. More lets one user take what others would have: there are 1024 for all users together. Root has no limit but that.
+    /// With 0 only root's can.
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_PAGES_PER_USER)]
+    coop_pages_per_user: u32,
     /// Also tell what is only of interest to who works on limelight.
     #[arg(long, short)]
     pub verbose: bool,
@@ -84,6 +104,7 @@ impl RunArgs {
         let settings = Settings {
             policy: match self.policy {
                 PolicyName::Huc => Policy::Huc,
+                PolicyName::Redline => Policy::Redline,
                 PolicyName::Unified => Policy::Unified,
             },
             huc_slice_ns: ns("--slice-ms", self.slice_ms)?,
@@ -91,9 +112,23 @@ impl RunArgs {
             slice_min_ns: ns("--slice-min-ms", self.slice_min_ms)?,
             indirect_budget_ns: ns("--indirect-budget-ms", self.indirect_budget_ms)?,
             rescue_after_ns: ns("--rescue-after-ms", self.rescue_after_ms)?,
+            load_low_pct: self.load_low_pct,
+            load_high_pct: self.load_high_pct,
+            load_max_pct: self.load_max_pct,
         };
         settings.check().map_err(|reason| anyhow!(reason))?;
         Ok(settings)
+    }
+
+    /// Cooperative processes of each user.
+    ///
+    /// # Errors
+    /// There cannot be so many.
+    pub fn coop_pages_per_user(&self) -> Result<u32> {
+        match self.coop_pages_per_user {
+            number @ 0..=MAX_PAGES => Ok(number),
+            number => Err(anyhow!("--coop-pages-per-user={number}: it is 0 to {MAX_PAGES}, which is all there are")),
+        }
     }
 
     /// The policy's settings.
@@ -144,6 +179,7 @@ mod tests {
     fn without_flags_the_defaults_hold() {
         assert_eq!(run(&[]).scheduler().unwrap(), Settings::default());
         assert_eq!(run(&[]).ratings().unwrap(), PolicySettings::default());
+        assert_eq!(run(&[]).coop_pages_per_user().unwrap(), DEFAULT_PAGES_PER_USER);
     }
 
     /// Every flag reaches the setting it names.
@@ -156,6 +192,9 @@ mod tests {
             "--slice-min-ms=0.25",
             "--indirect-budget-ms=7",
             "--rescue-after-ms=300",
+            "--load-low-pct=40",
+            "--load-high-pct=50",
+            "--load-max-pct=70",
         ];
         let expected = Settings {
             policy: Policy::Huc,
@@ -164,8 +203,12 @@ mod tests {
             slice_min_ns: 250_000,
             indirect_budget_ns: 7_000_000,
             rescue_after_ns: 300_000_000,
+            load_low_pct: 40,
+            load_high_pct: 50,
+            load_max_pct: 70,
         };
         assert_eq!(run(&flags).scheduler().unwrap(), expected);
+        assert_eq!(run(&["--coop-pages-per-user=7"]).coop_pages_per_user().unwrap(), 7);
         for about in PolicySettings::table() {
             let flag = format!("--{}={}", about.name.replace('_', "-"), about.range.1);
             let mut expected = PolicySettings::default();
@@ -184,6 +227,8 @@ mod tests {
         assert!(run(&["--rescue-after-ms=1"]).scheduler().unwrap_err().to_string().contains("50 ms"));
         assert!(run(&["--indirect-budget-ms=11000"]).scheduler().unwrap_err().to_string().contains("10 s"));
         assert!(run(&["--slice-ms=NaN"]).scheduler().is_err());
+        let message = run(&["--coop-pages-per-user=1025"]).coop_pages_per_user().unwrap_err().to_string();
+        assert!(message.contains("--coop-pages-per-user=1025") && message.contains("1024"), "{message}");
         let message = run(&["--input-memory-s=0"]).ratings().unwrap_err().to_string();
         assert!(message.contains("1 to 600"), "{message}");
     }

@@ -45,6 +45,7 @@ pub fn text(status: &Value) -> String {
         }
         displays => text.push_str(&format!("\n{}", table(DISPLAY, displays))),
     }
+    text.push_str(&format!("\ncooperative processes: {}\n", cooperative(&status["cooperative"])));
     match status["processes"].as_array().map_or(&[][..], Vec::as_slice) {
         [] => text.push_str("\nno process of yours is rated\n"),
         processes => text.push_str(&format!("\n{}", table(PROCESS, processes))),
@@ -60,6 +61,22 @@ pub fn text(status: &Value) -> String {
     text
 }
 
+/// How many of each user's are cooperative, in a line.
+fn cooperative(status: &Value) -> String {
+    if let Some(problem) = status["problem"].as_str() {
+        return format!("none can be: {}", printable(problem));
+    }
+    let users = status["users"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut words: Vec<String> =
+        users.iter().map(|user| format!("{} of user {}", plain(&user["processes"]), plain(&user["uid"]))).collect();
+    if words.is_empty() {
+        words.push("none".to_owned());
+    }
+    let refused = status["refused"].as_u64().filter(|refused| *refused > 0);
+    words.extend(refused.map(|refused| format!("{refused} times refused")));
+    words.join(", ")
+}
+
 fn duration(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
@@ -71,7 +88,7 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limelight_daemon::view::{DisplayStatus, ProcessStatus, Status};
+    use limelight_daemon::view::{CooperativeStatus, CooperativeUser, DisplayStatus, ProcessStatus, Status};
     use limelight_policy::Class;
     use std::collections::BTreeMap;
 
@@ -95,6 +112,11 @@ mod tests {
             uptime_s: 61,
             tracking: true,
             displays: vec![DisplayStatus { name: ":0".to_owned(), uid: 1000, state: "watched, 1280x800".to_owned() }],
+            cooperative: CooperativeStatus {
+                problem: None,
+                users: vec![CooperativeUser { uid: 0, processes: 2 }, CooperativeUser { uid: 1000, processes: 1 }],
+                refused: 3,
+            },
             processes: vec![process],
             counters: BTreeMap::from([("lent", 3), ("rescues", 0)]),
         };
@@ -120,6 +142,7 @@ mod tests {
         let expected = "limelight 0.1.0, policy unified, for 1 min 1 s; somebody is being served\n\n\
                         DISPLAY   UID  STATE\n\
                         :0       1000  watched, 1280x800\n\n\
+                        cooperative processes: 2 of user 0, 1 of user 1000, 3 times refused\n\n\
                         PID  NAME  CLASS  INPUT  OUTPUT  HUB  CPU%  WAKEUPS  P50 ms  P99 ms  MAX ms\n\
                         300  vim   HUCIN    9.5     0.0  -     1.2       12   0.032   0.131   0.200\n\n\
                         counters: lent 3\n";
@@ -136,5 +159,9 @@ mod tests {
         let text = text(&value);
         assert!(text.contains("nobody is being served now") && text.contains("no display found"), "{text}");
         assert!(text.contains("no process of yours is rated"), "{text}");
+        value["cooperative"] = serde_json::to_value(CooperativeStatus::default()).unwrap();
+        assert!(super::text(&value).contains("\ncooperative processes: none\n"));
+        value["cooperative"]["problem"] = "no map".into();
+        assert!(super::text(&value).contains("\ncooperative processes: none can be: no map\n"));
     }
 }

@@ -80,7 +80,7 @@ fn bad_settings_are_named() {
         let text = reason(&limelight(&[&["run"], flags].concat()));
         assert!(text.contains(words), "{text}");
     }
-    assert_eq!(limelight(&["run", "--policy=redline"]).status.code(), Some(2));
+    assert_eq!(limelight(&["run", "--policy=coop"]).status.code(), Some(2));
 }
 
 /// Without a daemon every view says that none answers and how to start one.
@@ -120,6 +120,39 @@ fn the_doctor_sees_patients_without_root() {
     if let Some(output) = as_nobody(&["doctor"]) {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("rights: not root") && text.contains("fix: sudo limelight doctor"), "{text}");
+    }
+}
+
+/// `spec check` prints complaints and what is in force on standard output, and its status says whether anything is wrong.
+#[test]
+fn spec_check_says_whether_anything_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("spec.tab");
+    let check = |content: &str| {
+        fs::write(&file, content).unwrap();
+        let output = limelight(&["spec", "check", file.to_str().unwrap()]);
+        assert!(output.stderr.is_empty(), "{output:?}");
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = check("/bin/sh:Iact:5:30:IR:-:-\n");
+    assert!(code == Some(0) && text.contains("in force: 1, ") && text.contains("complaints: 0"), "{text}");
+    let (code, text) = check("/bin/sh:Iact:5:30:IR:-:-\n/x:Iact:5:4:IR:-:-\n");
+    assert!(code == Some(1) && text.contains("spec.tab:2: C: ") && text.contains("in force: 1, "), "{text}");
+}
+
+/// To watch a program takes root, and the kernel's description of itself; without either it is said, and nothing is started.
+#[test]
+fn spec_suggest_says_what_it_needs() {
+    if let Some(output) = as_nobody(&["spec", "suggest", "true"]) {
+        assert!(reason(&output).contains("needs root"), "{output:?}");
+    }
+    if is_root() && !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        assert!(reason(&limelight(&["spec", "suggest", "true"])).contains("CONFIG_DEBUG_INFO_BTF=y"));
+    }
+    for wrong in
+        [&["spec", "suggest"][..], &["spec", "suggest", "--pid=1", "true"], &["spec", "suggest", "--seconds=2", "true"]]
+    {
+        assert_eq!(limelight(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
 
@@ -185,6 +218,7 @@ fn install_and_uninstall() {
         "share/bash-completion/completions/limelight",
         "share/zsh/site-functions/_limelight",
         "share/fish/vendor_completions.d/limelight.fish",
+        "share/limelight/spec.d/10-display.toml",
     ] {
         assert!(top.path().join("usr").join(part).is_file(), "{part}");
     }

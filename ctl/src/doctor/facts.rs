@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use limelight_abi::sense::SenseMessage;
 use limelight_daemon::control::{SOCKET, ask};
+use limelight_daemon::coop;
 use limelight_daemon::view::Request;
 use limelight_sense::displays::{Display, DisplayFinder};
 use limelight_sense::spawn::{ReceiveError, spawn_helper};
@@ -19,6 +20,9 @@ const TRACE_POINTS: &[&str] = &["workqueue_queue_work", "workqueue_execute_start
 
 /// How long a helper may take to say that it watches.
 const HELPER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long the daemon may take to hand out a page: some tens of milliseconds for each that asked before.
+const PAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,8 +49,26 @@ pub struct Facts {
     pub missing_trace_points: Vec<&'static str>,
     /// Whether a daemon answers: its version.
     pub daemon: Option<String>,
+    /// Whether pages for cooperative processes can be had.
+    pub pages: PageFact,
     /// The displays, and for each whether it lets a helper in.
     pub displays: Vec<(String, DisplayFact)>,
+}
+
+/// How it goes with the pages of cooperative processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PageFact {
+    /// The daemon handed one out.
+    Handed,
+    /// It did not, for this reason.
+    Refused(String),
+    /// No daemon runs; the kernel makes one.
+    Possible,
+    /// No daemon runs; the kernel makes none, for this reason.
+    Impossible(String),
+    /// No daemon runs, and only root may ask the kernel.
+    #[default]
+    NotTried,
 }
 
 /// How it goes with one display.
@@ -69,6 +91,7 @@ pub enum DisplayFact {
 pub fn probe() -> Facts {
     let mut facts = kernel_only();
     facts.daemon = ask(Path::new(SOCKET), &Request::Status).ok().map(|status| crate::table::plain(&status["version"]));
+    facts.pages = pages(facts.daemon.is_some(), facts.root);
     facts.displays = displays(facts.root);
     facts
 }
@@ -103,6 +126,20 @@ fn kernel(top: &Path) -> Facts {
         missing_trace_points: TRACE_POINTS.iter().copied().filter(|name| !described(name)).collect(),
         ..Facts::default()
     }
+}
+
+/// Ask for a page as a cooperative program does, and give it back.
+fn pages(daemon: bool, root: bool) -> PageFact {
+    if daemon {
+        return match coop::ask_for_page(coop::socket(), PAGE_PATIENCE) {
+            Ok(_) => PageFact::Handed,
+            Err(error) => PageFact::Refused(format!("{error:#}")),
+        };
+    }
+    if !root {
+        return PageFact::NotTried;
+    }
+    limelight_sched::try_page().map_or_else(|error| PageFact::Impossible(format!("{error:#}")), |()| PageFact::Possible)
 }
 
 fn displays(root: bool) -> Vec<(String, DisplayFact)> {

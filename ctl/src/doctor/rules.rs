@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::facts::{DisplayFact, Facts};
+use super::facts::{DisplayFact, Facts, PageFact};
 
 /// The oldest kernel that is supported.
 const KERNEL_FLOOR: (u32, u32) = (6, 12);
@@ -60,6 +60,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     }
     findings.push(root(facts));
     findings.push(daemon(facts));
+    findings.push(pages(facts));
     findings.extend(displays(facts));
     findings
 }
@@ -179,6 +180,28 @@ fn daemon(facts: &Facts) -> Finding {
     }
 }
 
+fn pages(facts: &Facts) -> Finding {
+    const TOPIC: &str = "cooperative programs";
+    const WITHOUT: &str = "programs that use libcoop run without its promise";
+    match &facts.pages {
+        PageFact::Handed => good(TOPIC, "the daemon hands out pages"),
+        PageFact::Possible => good(TOPIC, "the kernel makes their pages"),
+        PageFact::Refused(reason) => less(
+            TOPIC,
+            format!("the daemon hands out no page: {reason}"),
+            WITHOUT,
+            "see limelight status for how many there are, and raise --coop-pages-per-user where they are too many",
+        ),
+        PageFact::Impossible(reason) => less(
+            TOPIC,
+            format!("there can be no page: {reason}"),
+            WITHOUT,
+            "give the daemon CAP_BPF and CAP_SYS_ADMIN, and boot a kernel built with CONFIG_BPF_SYSCALL=y",
+        ),
+        PageFact::NotTried => less(TOPIC, "not tried without root's rights", WITHOUT, "sudo limelight doctor"),
+    }
+}
+
 fn displays(facts: &Facts) -> Vec<Finding> {
     const SEEN_BY: &str = "who serves the person there is not seen; all else works";
     if facts.displays.is_empty() {
@@ -236,6 +259,7 @@ mod tests {
             cgroup_weights: true,
             function_tracer: true,
             daemon: Some("0.1.0".to_owned()),
+            pages: PageFact::Handed,
             displays: vec![(":0".to_owned(), DisplayFact::Watched { missing: vec![] })],
             ..Facts::default()
         }
@@ -275,10 +299,13 @@ mod tests {
     /// What can be done without is less, says what happens instead, and keeps nothing from working.
     #[test]
     fn what_can_be_missed_is_less() {
-        let cases: [Case; 7] = [
+        let cases: [Case; 10] = [
             ("cpu.weight of cgroups", |facts| facts.cgroup_weights = false),
             ("rights", |facts| facts.root = false),
             ("daemon", |facts| facts.daemon = None),
+            ("cooperative programs", |facts| facts.pages = PageFact::Refused("EDQUOT".to_owned())),
+            ("cooperative programs", |facts| facts.pages = PageFact::Impossible("EPERM".to_owned())),
+            ("cooperative programs", |facts| facts.pages = PageFact::NotTried),
             ("displays", |facts| facts.displays.clear()),
             ("display", |facts| {
                 facts.displays[0].1 = DisplayFact::NotStarted("denied".to_owned());

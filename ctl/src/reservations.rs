@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `limelight spec list` and `limelight spec request`.
+
+use serde_json::Value;
+
+use crate::table::{Column, plain, table, tenths};
+
+/// The columns of a reservation.
+const RESERVATION: &[Column] = &[
+    Column { field: "pid", head: "PID", cell: plain, left: false },
+    Column { field: "name", head: "NAME", cell: plain, left: true },
+    Column { field: "state", head: "STATE", cell: plain, left: true },
+    Column { field: "since_s", head: "FOR s", cell: plain, left: false },
+    Column { field: "runtime_ms", head: "C ms", cell: short, left: false },
+    Column { field: "period_ms", head: "T ms", cell: short, left: false },
+    Column { field: "reserved_pct", head: "GOT %", cell: tenths, left: false },
+    Column { field: "used_pct", head: "USED %", cell: tenths, left: false },
+    Column { field: "cpu", head: "CPU", cell: plain, left: false },
+    Column { field: "periods", head: "PERIODS", cell: plain, left: false },
+    Column { field: "missed", head: "MISSED", cell: plain, left: false },
+    Column { field: "inheritable", head: "I", cell: flag, left: true },
+    Column { field: "revocable", head: "R", cell: flag, left: true },
+    Column { field: "target", head: "BY", cell: plain, left: true },
+];
+
+/// Who holds what, for people.
+pub fn text(view: &Value) -> String {
+    let mut text = format!("{} specifications in force", view["specifications"]);
+    if view["complaints"].as_u64().unwrap_or(0) > 0 {
+        text.push_str(&format!("; {} complaints: limelight spec check", view["complaints"]));
+    }
+    text.push('\n');
+    for (number, cpu) in view["cpus"].as_array().into_iter().flatten().enumerate() {
+        if cpu["reservations"].as_u64().unwrap_or(0) > 0 || tenths(&cpu["recent_pct"]) != "0.0" {
+            text.push_str(&format!(
+                "CPU {number}: {} reservations of {} % together take {} %, and {} % are expected\n",
+                cpu["reservations"],
+                tenths(&cpu["admitted_pct"]),
+                tenths(&cpu["recent_pct"]),
+                tenths(&cpu["expected_pct"])
+            ));
+        }
+    }
+    let rows = view["reservations"].as_array().map_or(&[][..], Vec::as_slice);
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(RESERVATION, rows));
+    }
+    text
+}
+
+/// What became of a request.
+pub fn answer(held: &Value) -> String {
+    let who = format!("{} ({})", crate::table::printable(held["name"].as_str().unwrap_or_default()), held["pid"]);
+    format!("{who}: {}\n", sentence(held))
+}
+
+/// What a reservation means for its process now.
+pub fn sentence(held: &Value) -> String {
+    let asked = format!("{} ms in every {} ms", short(&held["runtime_ms"]), short(&held["period_ms"]));
+    match held["state"].as_str() {
+        Some("admitted") => format!(
+            "a reservation of {asked}, on CPU {}, serves it before all classes; beyond that its class does",
+            held["cpu"]
+        ),
+        Some("refused") => format!(
+            "its reservation of {asked} was refused {} s ago: no CPU has room for it; it is admitted when there is",
+            held["since_s"]
+        ),
+        Some("revoked") => format!(
+            "its reservation of {asked} was taken back {} s ago: those of its CPU took too much, and of those that may be taken back \
+             it used up most; it is given back when there is room",
+            held["since_s"]
+        ),
+        _ => format!("its reservation of {asked} is no longer in force"),
+    }
+}
+
+fn short(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |number| format!("{}", (number * 1e3).round() / 1e3))
+}
+
+fn flag(value: &Value) -> String {
+    if value.as_bool() == Some(true) { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limelight_daemon::view::{ReservationStatus, Reservations, ReservedCpu};
+
+    fn held(state: &'static str) -> ReservationStatus {
+        ReservationStatus {
+            pid: 7,
+            name: "mpv".to_owned(),
+            target: "/usr/bin/mpv".to_owned(),
+            runtime_ms: 5.0,
+            period_ms: 30.0,
+            state,
+            since_s: 12,
+            cpu: 1,
+            reserved_pct: 10.04,
+            used_pct: 31.0,
+            periods: 900,
+            missed: 0,
+            inheritable: true,
+            revocable: false,
+        }
+    }
+
+    /// Each field of a reservation is in the table.
+    #[test]
+    fn the_table_leaves_nothing_out() {
+        let value = serde_json::to_value(held("admitted")).unwrap();
+        let mut fields: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut columns: Vec<&str> = RESERVATION.iter().map(|column| column.field).collect();
+        fields.sort_unstable();
+        columns.sort_unstable();
+        assert_eq!(fields, columns);
+    }
+
+    /// The list says how much is reserved, what that takes, and who has it.
+    #[test]
+    fn the_list_is_for_people() {
+        let cpu = ReservedCpu { recent_pct: 10.0, expected_pct: 12.5, admitted_pct: 16.7, reservations: 1 };
+        let view =
+            Reservations { specifications: 3, complaints: 2, cpus: vec![cpu], reservations: vec![held("admitted")] };
+        let text = text(&serde_json::to_value(view).unwrap());
+        for expected in [
+            "3 specifications",
+            "2 complaints",
+            "CPU 0: 1 reservations of 16.7 % together take 10.0 %",
+            "/usr/bin/mpv",
+            "31.0",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+    }
+
+    /// Each state is explained.
+    #[test]
+    fn each_state_is_a_sentence() {
+        for (state, expected) in [
+            ("admitted", "on CPU 1"),
+            ("refused", "no CPU has room"),
+            ("revoked", "taken back 12 s ago"),
+            ("ended", "no longer"),
+        ] {
+            let sentence = sentence(&serde_json::to_value(held(state)).unwrap());
+            assert!(sentence.contains(expected) && sentence.contains("5 ms in every 30 ms"), "{sentence}");
+        }
+    }
+}
