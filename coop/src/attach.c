@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,6 +31,8 @@
 #define ANSWER_WITHIN_NS (5 * NS_PER_S)
 /* How long the end of a daemon can go unnoticed; calls that nobody answers tell sooner that there is no promise. */
 #define ALIVE_NS (100 * NS_PER_MS)
+/* Below the usual limit on descriptors (1024), above what is used by number. */
+#define OUT_OF_THE_WAY_FD 900
 
 _Atomic(u64) attach_next_ns;
 _Atomic(struct page *) attach_page;
@@ -38,7 +40,32 @@ _Atomic(struct page *) attach_page;
 /* All under the lock. A thread that finds it taken goes on without: another one is looking. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int connection = -1;
+/* Which file the connection is: the program may close every descriptor it finds, and open its own under the same number. */
+static struct stat identity;
 static u64 asked_ns;
+
+void stretch_begin(struct stretch *stretch)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stretch->cancel_state);
+	pthread_sigmask(SIG_SETMASK, &all, &stretch->mask);
+}
+
+void stretch_end(const struct stretch *stretch)
+{
+	pthread_sigmask(SIG_SETMASK, &stretch->mask, NULL);
+	pthread_setcancelstate(stretch->cancel_state, NULL);
+}
+
+/* Another thread can close it right after this look; then at worst the program's own descriptor is peeked at once. */
+static bool is_connection_ours(void)
+{
+	struct stat status;
+
+	return connection >= 0 && !fstat(connection, &status) && status.st_ino == identity.st_ino && status.st_dev == identity.st_dev;
+}
 
 static void forget_page(void)
 {
@@ -50,7 +77,7 @@ static void forget_page(void)
 
 static void hang_up(u64 next_ns)
 {
-	if (connection >= 0)
+	if (is_connection_ours())
 		close(connection);
 	connection = -1;
 	forget_page();
@@ -78,6 +105,24 @@ static bool find_daemon(struct sockaddr_un *found)
 	return *address.sun_path;
 }
 
+/*
+ * A socket with a number that programs do not mean: one that was started without standard input would read from 0, and shells and
+ * daemons use the low ones by number. Where so high a one is not allowed, any that is not standard.
+ */
+static int open_socket(void)
+{
+	const int first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int moved;
+
+	if (first < 0)
+		return -1;
+	moved = fcntl(first, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY_FD);
+	if (moved < 0)
+		moved = fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(first);
+	return moved;
+}
+
 static void ask(u64 now_ns)
 {
 	const struct coop_hello hello = { .magic = COOP_ABI_MAGIC, .version = COOP_ABI_VERSION };
@@ -87,9 +132,9 @@ static void ask(u64 now_ns)
 		hang_up(COOP_NEVER);
 		return;
 	}
-	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	connection = open_socket();
 	/* Not blocking: a full queue of a daemon that hangs is as good as no daemon. */
-	if (connection < 0 || connect(connection, (struct sockaddr *)&address, sizeof(address)) ||
+	if (connection < 0 || fstat(connection, &identity) || connect(connection, (struct sockaddr *)&address, sizeof(address)) ||
 	    send(connection, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello)) {
 		hang_up(now_ns + RETRY_NS);
 		return;
@@ -150,10 +195,12 @@ static struct page *map_page(int fd, u32 slots)
 	cells = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (cells == MAP_FAILED)
 		return NULL;
-	page = malloc(sizeof(*page));
+	/* Not malloc(): this may be a signal handler's poll(2), in the middle of the program's own malloc(). */
+	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	/* A child that wrote into its parent's slots would speak for the parent. */
-	if (!page || madvise(cells, bytes, MADV_DONTFORK) || !is_page(cells, slots)) {
-		free(page);
+	if (page == MAP_FAILED || madvise(cells, bytes, MADV_DONTFORK) || !is_page(cells, slots)) {
+		if (page != MAP_FAILED)
+			munmap(page, sizeof(*page));
 		munmap(cells, bytes);
 		return NULL;
 	}
@@ -210,9 +257,9 @@ static void listen_for_page(u64 now_ns)
 static void look_whether_alive(u64 now_ns)
 {
 	char byte;
-	const ssize_t got = recv(connection, &byte, sizeof(byte), MSG_DONTWAIT);
+	/* Version 1 knows no second message. One that comes is left there: what is peeked at is not lost to whose it is after all. */
+	const ssize_t got = recv(connection, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK);
 
-	/* Version 1 knows no second message. One that comes is read away. */
 	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
 		hang_up(now_ns);
 	else
@@ -223,6 +270,8 @@ static void step(u64 now_ns)
 {
 	if (now_ns < atomic_load(&attach_next_ns))
 		return;
+	if (connection >= 0 && !is_connection_ours())
+		hang_up(now_ns);
 	if (connection < 0)
 		ask(now_ns);
 	else if (!atomic_load(&attach_page))
@@ -233,14 +282,21 @@ static void step(u64 now_ns)
 
 void attach_step(u64 now_ns)
 {
-	if (pthread_mutex_trylock(&lock))
-		return;
-	step(now_ns);
-	pthread_mutex_unlock(&lock);
+	struct stretch stretch;
+
+	stretch_begin(&stretch);
+	if (!pthread_mutex_trylock(&lock)) {
+		step(now_ns);
+		pthread_mutex_unlock(&lock);
+	}
+	stretch_end(&stretch);
 }
 
 void attach_wait(int patience_ms)
 {
+	struct stretch stretch;
+
+	stretch_begin(&stretch);
 	pthread_mutex_lock(&lock);
 	step(coop_now());
 	if (connection >= 0 && !atomic_load(&attach_page)) {
@@ -251,6 +307,7 @@ void attach_wait(int patience_ms)
 		step(coop_now());
 	}
 	pthread_mutex_unlock(&lock);
+	stretch_end(&stretch);
 }
 
 struct page *attach_hold(void)
@@ -271,7 +328,7 @@ void attach_release(struct page *page)
 	if (atomic_fetch_sub(&page->holders, 1) != 1)
 		return;
 	munmap(page->cells, page->bytes);
-	free(page);
+	munmap(page, sizeof(*page));
 }
 
 void attach_before_fork(void)
@@ -287,10 +344,21 @@ void attach_in_parent(void)
 /* The mapping is not there (MADV_DONTFORK), and the connection is the parent's: the daemon must see the parent's end. */
 void attach_in_child(void)
 {
-	if (connection >= 0)
+	struct page *page = atomic_exchange(&attach_page, NULL);
+
+	if (is_connection_ours())
 		close(connection);
 	connection = -1;
-	free(atomic_exchange(&attach_page, NULL));
+	if (page)
+		munmap(page, sizeof(*page));
 	atomic_store(&attach_next_ns, 0);
 	pthread_mutex_unlock(&lock);
+}
+
+void attach_in_unseen_child(void)
+{
+	/* Its holder, if there was one, is not in this process. */
+	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_lock(&lock);
+	attach_in_child();
 }

@@ -6,6 +6,7 @@
 #ifndef COOP_INTERNAL_H
 #define COOP_INTERNAL_H
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,15 +42,33 @@ void attach_release(struct page *page);
 void attach_before_fork(void);
 void attach_in_parent(void);
 void attach_in_child(void);
+/* The same in a child that was made behind fork()'s back: nobody took the lock for it. */
+void attach_in_unseen_child(void);
+
+/*
+ * A stretch in which this thread is neither interrupted by a handler (which may call into the library, for poll(2) is allowed
+ * there, and libcoop-preload.so sits in it) nor cancelled: what is half done, or locked, would stay so.
+ */
+struct stretch {
+	sigset_t mask;
+	int cancel_state;
+};
+
+void stretch_begin(struct stretch *stretch);
+void stretch_end(const struct stretch *stretch);
 
 /* One thread's side of the conversation. */
 struct thread {
 	struct page *page;	/* held; NULL where there is none */
 	struct coop_slot *slot;	/* this thread's; NULL also where all were taken */
 	struct coop *loop;	/* its application scheduler */
+	bool polls;		/* it is in coop_poll() */
+	bool sleeps;		/* it is between coop_sleep_begin() and coop_sleep_end() */
+	u64 sleeps_until_ns;	/* what it said there */
+	u64 look_ns;		/* when it is next worth looking for a free slot */
 	u64 call;		/* of the last request */
 	u64 armed_ns;		/* what the timer is set to; 0: to nothing */
-	int timer_fd;		/* a timerfd, because those know no timer slack: other sleeps end up to 50 us late */
+	int timer_fd;		/* -1, or a timerfd, because those know no timer slack: other sleeps end up to 50 us late */
 	unsigned int missed;	/* evidence since the last answer that there is no scheduler */
 	enum coop_promise promise;
 };
@@ -67,13 +86,15 @@ struct advice {
 	u64 user_virtual_time;
 };
 
-/* How many fork()s lie between the first process and this one. */
-extern unsigned int thread_forks;
+/* How many fork()s lie between the first process and this one. In a child that was made by clone(2) itself, the first call starts over. */
+unsigned int thread_forks(void);
 
 /* The calling thread's, made on its first call; NULL with a negative errno in *error, which is otherwise left or set to 0. */
 struct thread *thread_self(int *error);
 /* The same if there is one. */
 struct thread *thread_known(void);
+/* Makes its timer where it has none: 0 or a negative errno. */
+int thread_open_timer(struct thread *self);
 /* Writes the request. The caller then gives up the CPU. */
 void thread_ask(struct thread *self, const struct wish *wish, enum coop_state state);
 /*
@@ -88,6 +109,8 @@ enum evidence {
 
 /* Reads the answer, and says that the thread runs. False where there is none. */
 bool thread_hear(struct thread *self, struct advice *advice, enum evidence evidence);
+/* The answer to the same call, which is another one after the thread was preempted. False where there is none: then `advice` is as it was. */
+bool thread_hear_again(struct thread *self, struct advice *advice);
 /* Sets the timer to an absolute time; 0: to nothing. */
 void thread_arm(struct thread *self, u64 when_ns);
 /* What coop_new() and coop_free() do to the thread. */

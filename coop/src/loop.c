@@ -43,7 +43,9 @@ struct coop {
 	struct queue best_effort;	/* by user virtual time */
 	struct queue descriptors;	/* to know who is there */
 	u64 order;			/* of the next submission */
-	struct advice advice;		/* of the last call; yield_by_ns is never further away than PERIOD_NS */
+	u64 call;			/* the last one */
+	struct advice heard;		/* in the answer to it */
+	struct advice advice;		/* and what is made of it: yield_by_ns is never further away than PERIOD_NS */
 	struct epoll_event ready[READY_AT_ONCE];
 	int ready_count;
 	bool dispatching;		/* inside coop_dispatch() or coop_run() */
@@ -58,7 +60,7 @@ static int check(const struct coop *coop)
 
 	if (!coop)
 		return -EINVAL;
-	if (coop->forks != thread_forks)
+	if (coop->forks != thread_forks())
 		return -ECHILD;
 	return self && self->loop == coop ? 0 : -EPERM;
 }
@@ -79,7 +81,7 @@ int coop_new(struct coop **result)
 		struct epoll_event timer = { .events = EPOLLIN };
 
 		if (!epoll_ctl(coop->epoll_fd, EPOLL_CTL_ADD, coop->thread->timer_fd, &timer)) {
-			coop->forks = thread_forks;
+			coop->forks = thread_forks();
 			*result = coop;
 			return 0;
 		}
@@ -137,6 +139,8 @@ static void take_advice(struct coop *coop, const struct advice *advice)
 {
 	const u64 latest_ns = coop_now() + PERIOD_NS;
 
+	coop->call = coop->thread->call;
+	coop->heard = *advice;
 	coop->advice = *advice;
 	if (coop->advice.yield_by_ns > latest_ns)
 		coop->advice.yield_by_ns = latest_ns;
@@ -289,7 +293,7 @@ static void run_event(struct coop *coop, struct coop_event *event)
 	take_out(coop, event);
 	event->callback(coop, event);
 	/* A child made in the callback must not go on in its parent's place: what it took out would be out for the parent, too. */
-	if (coop->forks != thread_forks)
+	if (coop->forks != thread_forks())
 		coop->stopped = true;
 }
 
@@ -326,8 +330,14 @@ static int run_descriptors(struct coop *coop)
 }
 
 /* Is it somebody else's turn, as far as this thread was told? */
-static bool has_to_yield(const struct coop *coop, u64 now_ns)
+static bool has_to_yield(struct coop *coop, u64 now_ns)
 {
+	struct advice advice = coop->heard;
+
+	/* It may have been preempted since it was told, and be told another time now. What was said to others of this thread is not for it. */
+	if (coop->thread->call == coop->call && thread_hear_again(coop->thread, &advice) &&
+	    (advice.yield_by_ns != coop->heard.yield_by_ns || advice.user_virtual_time != coop->heard.user_virtual_time))
+		take_advice(coop, &advice);
 	return now_ns >= coop->advice.yield_by_ns ||
 	       (coop->best_effort.count && queue_first_key(&coop->best_effort) > coop->advice.user_virtual_time);
 }
@@ -427,7 +437,7 @@ static int begin(struct coop *coop)
 static int end(struct coop *coop, int result)
 {
 	coop->dispatching = false;
-	if (coop->forks != thread_forks)
+	if (coop->forks != thread_forks())
 		return -ECHILD;
 	prepare_for_outer_loop(coop);
 	return result;

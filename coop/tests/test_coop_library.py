@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""libcoop as those get it who use it: symbols, header, installation, man pages, examples; and all test cases under the sanitizers."""
+"""libcoop as those get it who use it: symbols, header, installation, man pages, examples."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -12,17 +11,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from coop_programs import BUILD, COOP, cases_of, environment, run_case
+from coop_programs import BUILD, COOP, environment
 
 HEADER = (COOP / "include/coop.h").read_text()
 FUNCTIONS = sorted(re.findall(r"^COOP_PUBLIC .*?\b(coop_\w+)\(", HEADER, re.MULTILINE))
 STRICT = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"]
-PROGRAMS = ["order", "loop", "page", "advice"]
 
 
 def run(*command: str | Path, **extra: str) -> str:
     """The output of a command that has to end well."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**environment(), **extra})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(**extra))
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -61,8 +59,8 @@ def test_an_installed_library_is_found_by_pkg_config(tmp_path: Path) -> None:
 
 
 def test_every_function_has_a_man_page() -> None:
-    """One page for each public function, and coop(7); what the header says a function can fail with, its page says too."""
-    assert {path.name for path in (COOP / "man").iterdir()} == {f"{name}.3" for name in FUNCTIONS} | {"coop.7"}
+    """One page for each public function, coop(7) and coop-run(1); what the header says a function can fail with, its page says too."""
+    assert {path.name for path in (COOP / "man").iterdir()} == {f"{name}.3" for name in FUNCTIONS} | {"coop.7", "coop-run.1"}
     told = 0
     for comment, name in re.findall(r"/\*((?:(?!\*/).)*)\*/\nCOOP_PUBLIC .*?\b(coop_\w+)\(", HEADER, re.DOTALL):
         page = (COOP / f"man/{name}.3").read_text()
@@ -72,7 +70,7 @@ def test_every_function_has_a_man_page() -> None:
     assert told >= 20
 
 
-@pytest.mark.parametrize("page", [*[f"{name}.3" for name in FUNCTIONS], "coop.7"])
+@pytest.mark.parametrize("page", [*[f"{name}.3" for name in FUNCTIONS], "coop.7", "coop-run.1"])
 def test_man_pages_are_well_formed(page: str) -> None:
     """groff formats the page with all its warnings on and has none."""
     assert shutil.which("groff"), "groff is missing: scripts/setup"
@@ -108,22 +106,3 @@ def test_the_glib_example_runs_both_kinds_of_timer() -> None:
     lines = run(BUILD / "glib").splitlines()
     assert [line.split(",")[0] for line in lines if line.startswith("tick")] == [f"tick {number}" for number in range(1, 6)]
     assert "GLib's own timeout" in lines
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_case_has_a_test(program: str) -> None:
-    """A case of a test program without a Python test of its name would never run, and the other way round."""
-    module = importlib.import_module(f"test_coop_{program}")
-    assert sorted(name for name in dir(module) if name.startswith("test_")) == sorted(f"test_{name}" for name in cases_of(f"test-{program}"))
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_all_cases_under_the_sanitizers(program: str) -> None:
-    """Every case again with the address, leak and undefined behaviour sanitizers compiled in: no report, no failure. What cannot run
-    there (a limit on address space) is left out."""
-    failed = {}
-    for name in cases_of(f"sanitized-{program}"):
-        done = run_case(f"sanitized-{program}", name)
-        if done.returncode not in (0, 77):
-            failed[name] = done.stderr
-    assert not failed, "\n".join(f"{name}: {text}" for name, text in failed.items())

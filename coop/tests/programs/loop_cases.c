@@ -36,7 +36,9 @@ static bool is_readable(int fd, int timeout_ms)
 	return poll(&one, 1, timeout_ms) == 1 && one.revents == POLLIN;
 }
 
-static void a_descriptor_runs_when_ready_and_once(void)
+CASE(a_descriptor_runs_when_ready_and_once,
+     "A pipe's event runs only when there is something to read, once per submission, says for what (POLLIN, then POLLHUP), and runs again for what"
+     " was not read.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event reader;
@@ -71,7 +73,8 @@ static void *write_later(void *data)
 	return NULL;
 }
 
-static void a_descriptor_wakes_a_sleeping_loop(void)
+CASE(a_descriptor_wakes_a_sleeping_loop,
+     "A loop that sleeps for a timer in an hour runs when another thread writes into a pipe.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event reader, timer = timer_at(coop_now() + 3600 * 1000 * MS, count, NULL);
@@ -89,7 +92,8 @@ static void a_descriptor_wakes_a_sleeping_loop(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void more_descriptors_than_one_pass_takes(void)
+CASE(more_descriptors_than_one_pass_takes,
+     "200 ready descriptors all run, once each, though the kernel is asked for 32 at a time.")
 {
 	static struct coop_event readers[200];
 	struct coop *coop = new_coop();
@@ -106,7 +110,8 @@ static void more_descriptors_than_one_pass_takes(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void best_effort_starves_no_descriptor(void)
+CASE(best_effort_starves_no_descriptor,
+     "Endless best-effort work in pieces of 0.1 ms: a pass runs at most 11 of them (1 ms and one more), so a ready descriptor waits no longer.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event work = best_effort_of(1, again, NULL), reader;
@@ -125,7 +130,9 @@ static void best_effort_starves_no_descriptor(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void the_fd_is_readable_when_there_is_something_to_run(void)
+CASE(the_fd_is_readable_when_there_is_something_to_run,
+     "coop_get_fd()'s descriptor is readable from a timer's release, from a descriptor's readiness, or as soon as there is best-effort work, until"
+     " it has run or was taken back, and at no other time.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event timer = timer_at(coop_now() + 20 * MS, count, NULL), work = best_effort_of(1, count, NULL), reader;
@@ -180,7 +187,9 @@ static void begin_signals(void)
 	CHECK_EQ(setitimer(ITIMER_REAL, &every, NULL), 0);
 }
 
-static void dispatch_waits_as_long_as_told(void)
+CASE(dispatch_waits_as_long_as_told,
+     "coop_dispatch() with 0 does not wait, with 10 ms waits 10 ms, for ever with nothing submitted is -ENOENT, and a signal ends it with 0 "
+     "events; coop_run() goes on in spite of signals.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event timer = timer_at(coop_now() + 30 * MS, count, NULL);
@@ -258,7 +267,8 @@ static void check_submit_errors(struct coop *coop)
 	CHECK_EQ(coop_cancel(coop, &again_reader), 0);
 }
 
-static void every_wrong_call_has_its_error(void)
+CASE(every_wrong_call_has_its_error,
+     "Each error code of the header is what its wrong call gets, and the right call after it still works.")
 {
 	struct coop *coop = new_coop(), *second;
 	struct coop_event timer = timer_at(1, call_what_is_forbidden, NULL), work = best_effort_of(1, count, NULL);
@@ -290,7 +300,9 @@ static void every_wrong_call_has_its_error(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void poll_sleeps_until_the_release_or_yields(void)
+CASE(poll_sleeps_until_the_release_or_yields,
+     "coop_poll() without a scheduler: sleeps until the release, not shorter; returns long before a release in an hour with best-effort work; says"
+     " COOP_NEVER for what it does not know; -EINTR by a signal even where the handler asks for a restart.")
 {
 	struct coop_event timer = timer_at(coop_now() + 20 * MS, NULL, NULL), work = best_effort_of(3, NULL, NULL);
 	uint64_t release = timer.release;
@@ -320,7 +332,8 @@ static void poll_in_a_callback(struct coop *coop, struct coop_event *event)
 	CHECK_EQ(coop_poll(0, &timer, NULL), 0);
 }
 
-static void poll_leaves_the_loop_its_timers(void)
+CASE(poll_leaves_the_loop_its_timers,
+     "A callback that sleeps by coop_poll() for a while does not disturb the timers of the loop it runs in.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event first = timer_at(coop_now() + 5 * MS, poll_in_a_callback, NULL), second = timer_at(coop_now() + 20 * MS, stop_now, NULL);
@@ -352,7 +365,9 @@ static void *use_another_threads(void *data)
 	return NULL;
 }
 
-static void every_thread_has_its_own(void)
+CASE(every_thread_has_its_own,
+     "20 threads, ten times, run their own schedulers beside the first thread's; every use of another's is -EPERM; afterwards not one descriptor "
+     "more is open.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event mine = timer_at(1, stop_now, NULL);
@@ -391,7 +406,9 @@ static void in_the_child(struct coop *coop, struct coop_event *pending)
 	CHECK_EQ(coop_free(own), 0);
 }
 
-static void a_child_starts_without_its_parents(void)
+CASE(a_child_starts_without_its_parents,
+     "In a forked child every use of the parent's scheduler is -ECHILD, one of its own works, and freeing the copy changes nothing in the parent, "
+     "whose timer and descriptor still run.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event timer = timer_at(coop_now() + 50 * MS, count, NULL), reader;
@@ -426,7 +443,8 @@ static void make_a_child(struct coop *coop, struct coop_event *event)
 		CHECK_EQ(coop_free(coop), -EBUSY);
 }
 
-static void a_child_made_in_a_callback_leaves_the_loop(void)
+CASE(a_child_made_in_a_callback_leaves_the_loop,
+     "A child made in a callback runs no further event of the parent's: coop_run() gives it -ECHILD, and the parent runs all four.")
 {
 	struct coop *coop = new_coop();
 	struct coop_event first = timer_at(1, make_a_child, NULL), second = timer_at(2, count, NULL), work = best_effort_of(1, count, NULL), reader;
@@ -452,7 +470,8 @@ static void a_child_made_in_a_callback_leaves_the_loop(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void fork_beside_threads(void)
+CASE(fork_beside_threads,
+     "Fifty forks while another thread works in the library: no child hangs on a lock that was taken when it was made.")
 {
 	/* A fork while other threads are in the library finds no lock taken in the child. */
 	for (int round = 0; round < 50; round++) {
@@ -474,20 +493,3 @@ static void fork_beside_threads(void)
 		CHECK_EQ(coop_free(coop), 0);
 	}
 }
-
-const struct test_case cases[] = {
-	{ "a_descriptor_runs_when_ready_and_once", a_descriptor_runs_when_ready_and_once },
-	{ "a_descriptor_wakes_a_sleeping_loop", a_descriptor_wakes_a_sleeping_loop },
-	{ "more_descriptors_than_one_pass_takes", more_descriptors_than_one_pass_takes },
-	{ "best_effort_starves_no_descriptor", best_effort_starves_no_descriptor },
-	{ "the_fd_is_readable_when_there_is_something_to_run", the_fd_is_readable_when_there_is_something_to_run },
-	{ "dispatch_waits_as_long_as_told", dispatch_waits_as_long_as_told },
-	{ "every_wrong_call_has_its_error", every_wrong_call_has_its_error },
-	{ "poll_sleeps_until_the_release_or_yields", poll_sleeps_until_the_release_or_yields },
-	{ "poll_leaves_the_loop_its_timers", poll_leaves_the_loop_its_timers },
-	{ "every_thread_has_its_own", every_thread_has_its_own },
-	{ "a_child_starts_without_its_parents", a_child_starts_without_its_parents },
-	{ "a_child_made_in_a_callback_leaves_the_loop", a_child_made_in_a_callback_leaves_the_loop },
-	{ "fork_beside_threads", fork_beside_threads },
-};
-const size_t case_count = ARRAY_SIZE(cases);

@@ -27,7 +27,9 @@ static void *number(size_t value)
 	return (void *)value;
 }
 
-static void due_timers_run_by_release(void)
+CASE(due_timers_run_by_release,
+     "Of 1,000 due timers, shuffled, 50 releases among them, the earliest release runs first, and equal ones as submitted: none is dropped, as "
+     "section 2.1 of the paper promises.")
 {
 	static struct coop_event timers[MANY];
 	struct coop *coop = new_coop();
@@ -47,7 +49,8 @@ static void due_timers_run_by_release(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void what_is_left_after_cancels_is_in_order(void)
+CASE(what_is_left_after_cancels_is_in_order,
+     "Half of 1,000 timers are taken back from anywhere in the queue; the others run by release.")
 {
 	static struct coop_event timers[MANY];
 	struct coop *coop = new_coop();
@@ -66,7 +69,8 @@ static void what_is_left_after_cancels_is_in_order(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void a_timer_is_never_early(void)
+CASE(a_timer_is_never_early,
+     "Twenty timers of 3 ms: not one runs before its release. How late they are is the machine's matter here, and not bounded.")
 {
 	struct coop *coop = new_coop();
 
@@ -80,7 +84,8 @@ static void a_timer_is_never_early(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void best_effort_runs_by_user_virtual_time(void)
+CASE(best_effort_runs_by_user_virtual_time,
+     "Of 1,000 best-effort events the least user virtual time runs first, and equal ones as submitted.")
 {
 	static struct coop_event events[MANY];
 	struct coop *coop = new_coop();
@@ -110,7 +115,9 @@ static void piece(struct coop *coop, struct coop_event *event)
 	CHECK_EQ(coop_submit(coop, event), 0);
 }
 
-static void best_effort_waits_for_due_timers(void)
+CASE(best_effort_waits_for_due_timers,
+     "Beside endless best-effort work in pieces of 0.2 ms, at most one piece begins between a timer's release and the timer: the library looks at "
+     "the clock before each, and the release may come between that look and the piece's own.")
 {
 	struct coop_event work[3], timer;
 	struct coop *coop = new_coop();
@@ -143,7 +150,9 @@ static void cancel_other(struct coop *coop, struct coop_event *event)
 	note(coop, event);
 }
 
-static void a_callback_cancels(void)
+CASE(a_callback_cancels,
+     "A timer, a best-effort event and a ready descriptor each take another one away, which then does not run, though it was due, pending or "
+     "already reported by the kernel; a second cancel, and one of the running event, give -ENOENT.")
 {
 	struct coop_event timer, timer_gone, work, work_gone, one, other;
 	struct coop *coop = new_coop();
@@ -185,7 +194,9 @@ static void again_until_ten(struct coop *coop, struct coop_event *event)
 		CHECK_EQ(coop_submit(coop, event), 0);
 }
 
-static void a_callback_submits(void)
+CASE(a_callback_submits,
+     "A timer that is submitted by a timer, with a release before one that is due already, runs before that one; best-effort work that submits "
+     "itself goes on after them.")
 {
 	struct coop_event first = timer_at(1, submit_late, number(1)), third = timer_at(3, note, number(3));
 	struct coop_event work = best_effort_of(1, again_until_ten, number(4));
@@ -207,7 +218,9 @@ static void always_due(struct coop *coop, struct coop_event *event)
 	CHECK_EQ(coop_submit(coop, event), 0);
 }
 
-static void an_always_due_timer_starves_no_descriptor(void)
+CASE(an_always_due_timer_starves_no_descriptor,
+     "A timer that submits itself as due runs at most twice before a ready descriptor does: a pass takes only the timers that were there when it "
+     "began.")
 {
 	struct coop_event timer = timer_at(0, always_due, NULL), reader;
 	struct coop *coop = new_coop();
@@ -229,7 +242,8 @@ static void stop_and_note(struct coop *coop, struct coop_event *event)
 	stop_now(coop, event);
 }
 
-static void stop_ends_after_this_event(void)
+CASE(stop_ends_after_this_event,
+     "Three events that stop: each coop_run() runs exactly one, and a fourth call finds nothing (-ENOENT).")
 {
 	struct coop_event first = timer_at(1, stop_and_note, number(1)), second = timer_at(2, stop_and_note, number(2));
 	struct coop_event work = best_effort_of(1, stop_and_note, number(3));
@@ -254,7 +268,8 @@ static void free_itself(struct coop *coop, struct coop_event *event)
 	free(event);
 }
 
-static void an_event_is_the_callers_in_its_callback(void)
+CASE(an_event_is_the_callers_in_its_callback,
+     "A callback of each kind overwrites and frees its event; nothing of the library looks at it again (the sanitized run proves it).")
 {
 	struct coop *coop = new_coop();
 	int ends[2];
@@ -273,7 +288,8 @@ static void an_event_is_the_callers_in_its_callback(void)
 	CHECK_EQ(coop_free(coop), 0);
 }
 
-static void a_changed_release_counts_at_the_next_submit(void)
+CASE(a_changed_release_counts_at_the_next_submit,
+     "100 timers whose releases are overwritten while they wait still run in the order they were submitted with.")
 {
 	static struct coop_event timers[100];
 	struct coop *coop = new_coop();
@@ -309,7 +325,9 @@ static double cost_ns(struct coop *coop, struct coop_event *timers, size_t count
 	return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / (double)rounds;
 }
 
-static void a_hundred_thousand_timers(void)
+CASE(a_hundred_thousand_timers,
+     "Cancelling and submitting costs less than 30 times as much with 100,000 timers pending as with 100 (a logarithm makes it 2.5, caches up to "
+     "10; a list would make it 1,000), and all of them then run in order.")
 {
 	const size_t few = 100, many = 100000;
 	struct coop_event *timers = calloc(many, sizeof(*timers));
@@ -347,7 +365,9 @@ static void a_hundred_thousand_timers(void)
 	free(timers);
 }
 
-static void no_memory_left(void)
+CASE(no_memory_left,
+     "With 4 MB of address space left, coop_submit() ends with -ENOMEM after 1,000 events or more, what was submitted before runs in order, and "
+     "coop_new() gives -ENOMEM.")
 {
 	enum { ROOM = 400000 };
 	static struct coop_event timers[ROOM];
@@ -389,20 +409,3 @@ static void no_memory_left(void)
 		;
 	CHECK_EQ(coop_new(&none), -ENOMEM);
 }
-
-const struct test_case cases[] = {
-	{ "due_timers_run_by_release", due_timers_run_by_release },
-	{ "what_is_left_after_cancels_is_in_order", what_is_left_after_cancels_is_in_order },
-	{ "a_timer_is_never_early", a_timer_is_never_early },
-	{ "best_effort_runs_by_user_virtual_time", best_effort_runs_by_user_virtual_time },
-	{ "best_effort_waits_for_due_timers", best_effort_waits_for_due_timers },
-	{ "a_callback_cancels", a_callback_cancels },
-	{ "a_callback_submits", a_callback_submits },
-	{ "an_always_due_timer_starves_no_descriptor", an_always_due_timer_starves_no_descriptor },
-	{ "stop_ends_after_this_event", stop_ends_after_this_event },
-	{ "an_event_is_the_callers_in_its_callback", an_event_is_the_callers_in_its_callback },
-	{ "a_changed_release_counts_at_the_next_submit", a_changed_release_counts_at_the_next_submit },
-	{ "a_hundred_thousand_timers", a_hundred_thousand_timers },
-	{ "no_memory_left", no_memory_left },
-};
-const size_t case_count = ARRAY_SIZE(cases);

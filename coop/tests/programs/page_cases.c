@@ -12,7 +12,9 @@
 #include "scheduler.h"
 #include "testing.h"
 
-static void a_call_is_a_request_and_an_answer(void)
+CASE(a_call_is_a_request_and_an_answer,
+     "coop_poll() writes thread, group, release, user virtual time and state, each call numbered one higher, and returns the earlier one of "
+     "release and slice end, and the group's least user virtual time, as section 3.1 has it.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -64,7 +66,9 @@ static void *answer_sleepers(void *data)
 	return NULL;
 }
 
-static void a_sleeper_is_answered_too(void)
+CASE(a_sleeper_is_answered_too,
+     "Without best-effort work the state is 'sleeps', the thread sleeps its 100 ms in full, and the answer that came meanwhile is returned (in one"
+     " of 50 tries: on a busy machine the test's scheduler may sleep, too).")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -94,7 +98,9 @@ static void a_sleeper_is_answered_too(void)
 	server_stop(server);
 }
 
-static void the_promise_is_what_the_scheduler_says(void)
+CASE(the_promise_is_what_the_scheduler_says,
+     "Each of the three reasons of policing makes the promise 'demoted' until the next good answer; one unanswered yield, or two unanswered "
+     "sleeps, make it 'none'.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -122,7 +128,9 @@ static void the_promise_is_what_the_scheduler_says(void)
 	server_stop(server);
 }
 
-static void the_daemon_dies_and_another_one_comes(void)
+CASE(the_daemon_dies_and_another_one_comes,
+     "150 ms after the daemon's end (it is looked for every 100 ms) its page is no longer used; a new daemon is found by itself, within 20 s on a "
+     "busy machine, and asked once.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -162,7 +170,9 @@ static void is_refused(const char *what, const struct server_faults *faults)
 }
 
 /* Each in a process of its own, because one that was refused does not soon ask again. */
-static void what_is_wrong_is_refused(void)
+CASE(what_is_wrong_is_refused,
+     "17 wrong welcomes and pages (version, error, garbage, sizes, descriptors, seals, headers): none is used, nothing of it stays open, the "
+     "program's timers run on, and the daemon is not asked again at once.")
 {
 	const struct {
 		const char *what;
@@ -203,7 +213,8 @@ static void what_is_wrong_is_refused(void)
 	}
 }
 
-static void a_daemon_that_hangs_up_is_asked_again(void)
+CASE(a_daemon_that_hangs_up_is_asked_again,
+     "A daemon that ends the connection without an answer is asked a second time, within 20 s on a busy machine.")
 {
 	struct server *server = server_start(&(struct server_faults){ .hangs_up = true });
 	const uint64_t end = coop_now() + 20 * 1000 * MS;
@@ -218,7 +229,9 @@ static void a_daemon_that_hangs_up_is_asked_again(void)
 	server_stop(server);
 }
 
-static void a_silent_daemon_is_not_waited_for(void)
+CASE(a_silent_daemon_is_not_waited_for,
+     "A daemon that never answers costs coop_new() its 10 ms, and 1,000 calls and runs together less than 2 s (waiting each time would be 10 s at "
+     "least); it is asked once.")
 {
 	struct server *server = server_start(&(struct server_faults){ .is_silent = true });
 	uint64_t begin_ns = coop_now();
@@ -241,7 +254,8 @@ static void a_silent_daemon_is_not_waited_for(void)
 	server_stop(server);
 }
 
-static void a_late_page_is_taken(void)
+CASE(a_late_page_is_taken,
+     "A daemon that takes 300 ms to answer is believed when it does, without being asked again.")
 {
 	struct server *server = server_start(&(struct server_faults){ .delay_ms = 300 });
 	struct coop *coop = new_coop();
@@ -255,7 +269,9 @@ static void a_late_page_is_taken(void)
 	server_stop(server);
 }
 
-static void the_child_has_no_page(void)
+CASE(the_child_has_no_page,
+     "After fork neither mapping nor connection is in the child, which asks for a page of its own; the parent's slot is unchanged and its promise "
+     "kept.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -317,7 +333,8 @@ static int slots_taken(void)
 	return taken;
 }
 
-static void more_threads_than_slots(void)
+CASE(more_threads_than_slots,
+     "Of 40 threads at most 31 have a slot, no two the same, the others do without; when they end, their slots are free again.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
@@ -342,17 +359,3 @@ static void more_threads_than_slots(void)
 	CHECK_EQ(coop_free(coop), 0);
 	server_stop(server);
 }
-
-const struct test_case cases[] = {
-	{ "a_call_is_a_request_and_an_answer", a_call_is_a_request_and_an_answer },
-	{ "a_sleeper_is_answered_too", a_sleeper_is_answered_too },
-	{ "the_promise_is_what_the_scheduler_says", the_promise_is_what_the_scheduler_says },
-	{ "the_daemon_dies_and_another_one_comes", the_daemon_dies_and_another_one_comes },
-	{ "what_is_wrong_is_refused", what_is_wrong_is_refused },
-	{ "a_daemon_that_hangs_up_is_asked_again", a_daemon_that_hangs_up_is_asked_again },
-	{ "a_silent_daemon_is_not_waited_for", a_silent_daemon_is_not_waited_for },
-	{ "a_late_page_is_taken", a_late_page_is_taken },
-	{ "the_child_has_no_page", the_child_has_no_page },
-	{ "more_threads_than_slots", more_threads_than_slots },
-};
-const size_t case_count = ARRAY_SIZE(cases);

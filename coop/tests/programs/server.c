@@ -12,7 +12,7 @@
 
 #include "testing.h"
 
-#define MAX_CONNECTIONS 64
+#define MAX_CONNECTIONS 512
 #define MAX_DESCRIPTORS 8
 
 struct server {
@@ -20,6 +20,7 @@ struct server {
 	char path[64];
 	int listener, end[2];
 	int connections[MAX_CONNECTIONS];
+	struct server_client clients[MAX_CONNECTIONS];
 	int asked;
 	struct coop_slot *page;
 	struct coop_hello hello;
@@ -90,14 +91,25 @@ static void answer(struct server *server, int connection)
 	close(page);
 }
 
+static pid_t pid_of(int connection)
+{
+	struct ucred peer = { 0 };
+	socklen_t bytes = sizeof(peer);
+
+	CHECK_EQ(getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes), 0);
+	return peer.pid;
+}
+
 static void greet(struct server *server)
 {
 	const int connection = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
 
 	CHECK(connection >= 0);
+	const pid_t pid = pid_of(connection);
 	pthread_mutex_lock(&server->lock);
 	CHECK(server->asked < MAX_CONNECTIONS);
 	server->connections[server->asked] = -1;
+	server->page = NULL;
 	CHECK_EQ(recv(connection, &server->hello, sizeof(server->hello), 0), sizeof(server->hello));
 	if (server->faults.hangs_up) {
 		close(connection);
@@ -106,6 +118,7 @@ static void greet(struct server *server)
 		if (!server->faults.is_silent)
 			answer(server, connection);
 	}
+	server->clients[server->asked] = (struct server_client){ .pid = pid, .page = server->page };
 	server->asked++;
 	pthread_mutex_unlock(&server->lock);
 }
@@ -162,12 +175,21 @@ int server_asked(struct server *server)
 	return asked;
 }
 
-struct coop_slot *server_page(struct server *server)
+struct server_client server_client(struct server *server, int number)
 {
 	pthread_mutex_lock(&server->lock);
-	struct coop_slot *page = server->page;
+	const struct server_client client = number < server->asked ? server->clients[number] : (struct server_client){ 0 };
 	pthread_mutex_unlock(&server->lock);
-	return page;
+	return client;
+}
+
+struct coop_slot *server_page(struct server *server)
+{
+	struct coop_slot *last = NULL;
+
+	for (int number = server_asked(server) - 1; number >= 0 && !last; number--)
+		last = server_client(server, number).page;
+	return last;
 }
 
 struct coop_hello server_hello(struct server *server)

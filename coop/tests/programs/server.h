@@ -35,6 +35,12 @@ struct server *server_start(const struct server_faults *faults);
 void server_stop(struct server *server);
 /* Connections so far. */
 int server_asked(struct server *server);
+/* Who asked, and the page it got, which is NULL where it got none; all zeros for a number that is not below server_asked(). */
+struct server_client {
+	pid_t pid;
+	struct coop_slot *page;
+};
+struct server_client server_client(struct server *server, int number);
 /* The last page handed out: cells, of which cell 0 is the header. NULL before. */
 struct coop_slot *server_page(struct server *server);
 /* The hello that came last. */

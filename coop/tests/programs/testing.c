@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,20 +10,29 @@
 /* A case that hangs is a failure, soon. */
 #define PATIENCE_S 120
 
+static struct test_case *cases;
+
+void add_case(struct test_case *one)
+{
+	one->next = cases;
+	cases = one;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc == 2 && !strcmp(argv[1], "--list")) {
-		for (size_t i = 0; i < case_count; i++)
-			puts(cases[i].name);
-		return 0;
-	}
-	for (size_t i = 0; argc == 2 && i < case_count; i++) {
-		if (strcmp(argv[1], cases[i].name))
+	const bool lists = argc == 2 && !strcmp(argv[1], "--list");
+
+	for (const struct test_case *one = cases; one; one = one->next) {
+		if (lists)
+			puts(one->name);
+		if (argc != 2 || strcmp(argv[1], one->name))
 			continue;
 		alarm(PATIENCE_S);
-		cases[i].run();
+		one->run();
 		return 0;
 	}
+	if (lists)
+		return 0;
 	fprintf(stderr, "usage: %s CASE | --list\n", argv[0]);
 	return 2;
 }

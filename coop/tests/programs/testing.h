@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test program is a table of cases. `PROGRAM CASE` runs one: status 0 it passed, 1 a check failed and was named, 77 it cannot
- * run here. `PROGRAM --list` names them. What a case shows and why its bounds are as they are is said by the Python test of the
- * same name.
+ * A test program is a number of cases. `PROGRAM CASE` runs one: status 0 it passed, 1 a check failed and was named, 77 it cannot
+ * run here. `PROGRAM --list` names them. Each has one sentence or more: what it shows, and why its bounds are what they are. Python makes
+ * a test of each by reading the source (coop_programs.py), so the macro stands at the beginning of a line.
  */
 #ifndef COOP_TESTING_H
 #define COOP_TESTING_H
@@ -19,10 +19,20 @@
 struct test_case {
 	const char *name;
 	void (*run)(void);
+	struct test_case *next;
 };
 
-extern const struct test_case cases[];
-extern const size_t case_count;
+void add_case(struct test_case *one);
+
+#define CASE(name, sentence)                                                                                            \
+	_Static_assert(sizeof(sentence) > 1, "a case says what it shows");                                              \
+	static void name(void);                                                                                         \
+	__attribute__((constructor)) static void add_##name(void)                                                       \
+	{                                                                                                               \
+		static struct test_case this = { #name, name, NULL };                                                   \
+		add_case(&this);                                                                                        \
+	}                                                                                                               \
+	static void name(void)
 
 /* Ends the case as failed, with both values. */
 #define CHECK_EQ(have, want)                                                                                            \

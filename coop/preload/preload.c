@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+/*
+ * libcoop-preload.so: makes programs cooperative that know nothing of it. It sits in front of poll(2), select(2), epoll_wait(2) and
+ * their kin; what such a call waits for (its timeout, or the first timerfd among its descriptors) becomes the thread's release
+ * while it sleeps. `coop-run PROGRAM` loads it.
+ *
+ * The promises: the call itself is the C library's, with the arguments as they came, so that results, errno, signal masks and
+ * cancellation are what they were; nothing here waits, allocates, or takes a lock that a signal handler could find taken. A thread
+ * that has never had a timeout costs a look at a variable of its own, and has no slot. One that has a struct coop speaks for itself.
+ *
+ * A call that does not wait (timeout 0) is no sleep: the program is busy. It is passed on, and is used for one thing: where the
+ * scheduler's last answer says that somebody else's turn has come, the thread yields first, as a cooperative one should. Without a
+ * scheduler there is no answer, and no yield.
+ *
+ * What it is bad at: sleeps other than these (nanosleep, condition variables) have no release; a timer that another thread sets
+ * while this one sleeps counts from its next sleep on; timeouts, unlike timerfds, are subject to the kernel's timer slack (50 us).
+ */
+#include <coop.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+#include "timers.h"
+
+#define NS_PER_S 1000000000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_US 1000ull
+
+/* A release for calls that do not wait. */
+#define AT_ONCE 0
+
+_Static_assert(sizeof(time_t) == 8 && sizeof(long) == 8, "the calls with 64-bit times have other names on 32-bit machines");
+
+/* What programs that were built with _FORTIFY_SOURCE call, which no header declares unless it is set. */
+int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t bytes);
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
+
+#define WRAPPED(X)                                                                                                      \
+	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)     \
+	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create)
+
+/* The C library's. */
+#define POINTER(name) typeof(name) *name;
+static struct {
+	WRAPPED(POINTER)
+} real;
+
+static void find_real(void)
+{
+	const int error = errno;
+
+#define FIND(name) real.name = (typeof(real.name))dlsym(RTLD_NEXT, #name);
+	WRAPPED(FIND)
+	errno = error;
+}
+
+/* Calls that come before this one, from other libraries' constructors, are passed on: the C library has no environment yet, perhaps. */
+static bool has_begun;
+
+__attribute__((constructor)) static void set_up(void)
+{
+	find_real();
+	has_begun = true;
+}
+
+#define REAL(name) (real.name ? real.name : (find_real(), real.name))
+
+/* This thread has had a release: from then on it tells what it sleeps for, and that it sleeps for no release, too. */
+static _Thread_local bool is_timed;
+/* The last one, for as long as it is ahead. */
+static _Thread_local uint64_t last_release;
+/* When the scheduler wants the CPU back; COOP_NEVER: it has not said. */
+static _Thread_local uint64_t yield_by = COOP_NEVER;
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t after_ns(uint64_t s, uint64_t unit_ns, uint64_t rest, uint64_t rest_ns)
+{
+	const uint64_t most = (COOP_NEVER - 1) / 4;
+
+	if (!s && !rest)
+		return AT_ONCE;
+	return coop_now() + (s > most / unit_ns ? most : s * unit_ns) + rest * rest_ns;
+}
+
+static uint64_t after_ms(int timeout_ms)
+{
+	return timeout_ms < 0 ? COOP_NEVER : after_ns((uint64_t)timeout_ms, NS_PER_MS, 0, 0);
+}
+
+/* What the kernel will refuse does not wait. */
+static uint64_t after_timespec(const struct timespec *timeout)
+{
+	if (!timeout)
+		return COOP_NEVER;
+	if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)NS_PER_S)
+		return AT_ONCE;
+	return after_ns((uint64_t)timeout->tv_sec, NS_PER_S, (uint64_t)timeout->tv_nsec, 1);
+}
+
+static uint64_t after_timeval(const struct timeval *timeout)
+{
+	if (!timeout)
+		return COOP_NEVER;
+	if (timeout->tv_sec < 0 || timeout->tv_usec < 0)
+		return AT_ONCE;
+	return after_ns((uint64_t)timeout->tv_sec, NS_PER_S, (uint64_t)timeout->tv_usec, NS_PER_US);
+}
+
+static void yield_where_due(void)
+{
+	struct coop_event timer = { .type = COOP_TIMER }, busy = { .type = COOP_BEST_EFFORT };
+	uint64_t now;
+
+	if (yield_by == COOP_NEVER)
+		return;
+	now = coop_now();
+	if (now < yield_by)
+		return;
+	timer.release = last_release > now ? last_release : COOP_NEVER;
+	(void)coop_poll(COOP_GROUP_SELF, &timer, &busy);
+	yield_by = timer.release;
+}
+
+/* What lies around one of the C library's calls. */
+struct turn {
+	int error;
+	bool is_sleep;
+};
+
+static struct turn begin(uint64_t release)
+{
+	struct turn turn = { .error = errno };
+
+	if (!has_begun) {
+		;
+	} else if (release == AT_ONCE) {
+		yield_where_due();
+	} else if (is_timed || release != COOP_NEVER) {
+		is_timed = true;
+		last_release = release;
+		turn.is_sleep = !coop_sleep_begin(release);
+		if (!turn.is_sleep)
+			yield_by = COOP_NEVER;
+	}
+	errno = turn.error;
+	return turn;
+}
+
+static void end(const struct turn *turn)
+{
+	const int error = errno;
+
+	if (turn->is_sleep)
+		yield_by = coop_sleep_end();
+	errno = error;
+}
+
+/* The call, as a sleep until the release. */
+#define SLEEPS(release, call)                                                                                           \
+	({                                                                                                              \
+		const struct turn turn_ = begin(release);                                                               \
+		const int result_ = (call);                                                                             \
+		end(&turn_);                                                                                            \
+		result_;                                                                                                \
+	})
+
+/* A call that waits is over when its first timer is due; which that is costs one that does not wait nothing. */
+#define UNTIL(deadline, timer)                                                                                          \
+	({                                                                                                              \
+		const uint64_t deadline_ = (deadline);                                                                  \
+		deadline_ == AT_ONCE ? AT_ONCE : earlier(deadline_, (timer));                                           \
+	})
+
+COOP_PUBLIC int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_poll(fds, count)), REAL(poll)(fds, count, timeout_ms));
+}
+
+COOP_PUBLIC int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t bytes)
+{
+	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_poll(fds, count)), REAL(__poll_chk)(fds, count, timeout_ms, bytes));
+}
+
+COOP_PUBLIC int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_poll(fds, count)), REAL(ppoll)(fds, count, timeout, mask));
+}
+
+COOP_PUBLIC int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes)
+{
+	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_poll(fds, count)), REAL(__ppoll_chk)(fds, count, timeout, mask, bytes));
+}
+
+COOP_PUBLIC int select(int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *timeout)
+{
+	return SLEEPS(UNTIL(after_timeval(timeout), timers_first_of_select(count, reads)), REAL(select)(count, reads, writes, others, timeout));
+}
+
+COOP_PUBLIC int pselect(int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *timeout, const sigset_t *mask)
+{
+	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_select(count, reads)),
+		      REAL(pselect)(count, reads, writes, others, timeout, mask));
+}
+
+COOP_PUBLIC int epoll_wait(int set, struct epoll_event *events, int room, int timeout_ms)
+{
+	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_set(set)), REAL(epoll_wait)(set, events, room, timeout_ms));
+}
+
+COOP_PUBLIC int epoll_pwait(int set, struct epoll_event *events, int room, int timeout_ms, const sigset_t *mask)
+{
+	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_set(set)), REAL(epoll_pwait)(set, events, room, timeout_ms, mask));
+}
+
+COOP_PUBLIC int epoll_pwait2(int set, struct epoll_event *events, int room, const struct timespec *timeout, const sigset_t *mask)
+{
+	if (!REAL(epoll_pwait2)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_set(set)), real.epoll_pwait2(set, events, room, timeout, mask));
+}
+
+COOP_PUBLIC int timerfd_create(clockid_t clock, int flags)
+{
+	const int fd = REAL(timerfd_create)(clock, flags);
+
+	timers_add(fd);
+	return fd;
+}
+
+COOP_PUBLIC int epoll_create(int size)
+{
+	const int set = REAL(epoll_create)(size);
+
+	timers_add_set(set);
+	return set;
+}
+
+COOP_PUBLIC int epoll_create1(int flags)
+{
+	const int set = REAL(epoll_create1)(flags);
+
+	timers_add_set(set);
+	return set;
+}
+
+COOP_PUBLIC int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
+{
+	const int result = REAL(epoll_ctl)(set, operation, fd, event);
+
+	if (result)
+		return result;
+	if (operation != EPOLL_CTL_DEL && event->events & EPOLLIN)
+		timers_put(set, fd);
+	else
+		timers_drop(set, fd);
+	return 0;
+}

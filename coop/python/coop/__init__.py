@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: MIT
+"""Events with fair and timely scheduling, by cooperative polling (Krasic, Saubhasik, Sinha, Goel: EuroSys 2009): libcoop, see coop(7).
+
+    with coop.Coop() as scheduler:
+        scheduler.timer(coop.now_ns(), lambda release_ns: release_ns + 5_000_000)
+        scheduler.run()
+
+A callback's result is what it wants next; None is nothing more. Times are ns of CLOCK_MONOTONIC, as time.monotonic_ns() has them. Errors of the library are
+OSError with its errno; what a callback raises comes out of run() or dispatch().
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import enum
+import os
+import select
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from . import _abi
+
+__all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "now_ns", "poll", "promise", "sleeping"]
+
+#: As an answer: there is none. As a release: never.
+NEVER: int = _abi.COOP_NEVER
+
+
+def _load() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libcoop.so.0")
+    except OSError as error:
+        raise ImportError(f"cannot load libcoop.so.0\n  reason: {error}\n  fix: install libcoop (make -C coop install)") from error
+    for name, (result, arguments) in _abi.FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_library = _load()
+
+
+def _check(result: int) -> int:
+    """The result, unless it is a negative errno."""
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
+
+
+class Promise(enum.IntEnum):
+    """What a thread can rely on."""
+
+    #: No scheduler answered its last call: timing is as good as the kernel's own.
+    NONE = _abi.COOP_PROMISE_NONE
+    #: It overran, slept elsewhere or is ahead of its share: an ordinary thread until its next call.
+    DEMOTED = _abi.COOP_PROMISE_DEMOTED
+    #: Its releases are kept.
+    KEPT = _abi.COOP_PROMISE_KEPT
+
+
+def now_ns() -> int:
+    """Now, in ns of CLOCK_MONOTONIC."""
+    return _library.coop_now()
+
+
+def promise() -> Promise:
+    """What the last call of the scheduler by this thread got."""
+    return Promise(_library.coop_promise())
+
+
+class Advice(NamedTuple):
+    """What the scheduler answers; NEVER: there is none, or no scheduler."""
+
+    #: When to give up the CPU next: the earliest release among all other threads, or the end of the slice.
+    yield_by_ns: int
+    #: The least among the other threads of the group.
+    user_virtual_time: int
+
+
+def poll(group: int = _abi.COOP_GROUP_SELF, release_ns: int = NEVER, user_virtual_time: int = NEVER) -> Advice:
+    """The call beneath, for programs that keep their events themselves: tells the scheduler the release of the earliest timer and the user virtual
+    time of the most important best-effort work, and gives up the CPU: it yields with work, or a release that has come, and else sleeps until the release.
+
+    Raises OSError: EINVAL with neither; EINTR where a signal came first; ENOMEM, EMFILE, ENFILE at a thread's first call or sleep.
+    """
+    timer = _abi.Event(type=_abi.COOP_TIMER, release=release_ns)
+    work = _abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=user_virtual_time)
+    _check(_library.coop_poll(group, timer, work))
+    return Advice(timer.release, work.user_virtual_time)
+
+
+@contextmanager
+def sleeping(release_ns: int = NEVER) -> Iterator[None]:
+    """Around a sleep of the program's own (select, another library's loop), until `release_ns` or until something wakes it: makes it a cooperative one.
+
+    Raises OSError: EBUSY where the thread speaks for itself by a Coop.
+    """
+    _check(_library.coop_sleep_begin(release_ns))
+    try:
+        yield
+    finally:
+        _library.coop_sleep_end()
+
+
+class HasFileno(Protocol):
+    """A file, a socket, or anything else that select takes."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
+class Event:
+    """A submitted event, from Coop.timer(), best_effort() or descriptor()."""
+
+    def __init__(self, coop: Coop, raw: _abi.Event, work: Callable[[_abi.Event], bool], source: object = None) -> None:
+        self._coop, self._raw, self._work, self._source = coop, raw, work, source
+        self._is_cancelled = False
+
+    def cancel(self) -> bool:
+        """Takes it back: it does not run, or not again. False: it was not waiting, because it runs just now, or is done."""
+        self._is_cancelled = True
+        return self._coop._take_back(self)
+
+
+class Coop:
+    """One thread's events, and what runs them. It belongs to the thread that made it, which can have one; a child made by fork can only close it.
+
+    Raises OSError: EBUSY where this thread has one; EMFILE, ENFILE: no descriptor left (it needs two); ENOMEM.
+    """
+
+    def __init__(self) -> None:
+        handle = ctypes.c_void_p()
+        self._handle: ctypes.c_void_p | None = None
+        _check(_library.coop_new(handle))
+        self._handle = handle
+        #: Lent to the library, by address.
+        self._submitted: dict[int, Event] = {}
+        self._run_event = _abi.CALLBACK(self._run)
+        self._error: BaseException | None = None
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        """The same."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        """Closes it."""
+        self.close()
+
+    def close(self) -> None:
+        """Ends it; what is still submitted does not run. A second time it does nothing."""
+        if self._handle is not None:
+            _check(_library.coop_free(self._handle))
+            self._handle = None
+            self._submitted.clear()
+
+    def timer(self, release_ns: int, callback: Callable[[int], int | None]) -> Event:
+        """Calls callback(release_ns) when that has come, which returns the next release or None. Due timers run before all else, the earliest first.
+
+        Like all callbacks it should take well below 1 ms, and not block.
+        Raises OSError: EINVAL for NEVER, ENOMEM, EPERM in another thread, ECHILD in a child made by fork.
+        """
+
+        def work(raw: _abi.Event) -> bool:
+            following = callback(raw.release)
+            raw.release = raw.release if following is None else following
+            return following is not None
+
+        return self._submit(_abi.Event(type=_abi.COOP_TIMER, release=release_ns), work)
+
+    def best_effort(self, user_virtual_time: int, callback: Callable[[], int | None]) -> Event:
+        """Calls callback() when no timer is due, the least user virtual time (the program's own measure of progress) first; it returns that of the
+        next piece of work, or None. Raises OSError as timer() does."""
+
+        def work(raw: _abi.Event) -> bool:
+            following = callback()
+            raw.user_virtual_time = raw.user_virtual_time if following is None else following
+            return following is not None
+
+        return self._submit(_abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=user_virtual_time), work)
+
+    def descriptor(self, source: int | HasFileno, callback: Callable[[int], bool | None], events: int = select.POLLIN) -> Event:
+        """Calls callback(revents) when `source` is ready for one of `events` (POLLIN, POLLOUT, POLLPRI, POLLRDHUP of select), until it returns nothing true.
+        A source that is an object is kept open by being kept; it is to be closed only when the event is done or cancelled.
+
+        Raises OSError as timer() does, and: EEXIST: another event has the descriptor; EBADF; EOPNOTSUPP: it is always ready; ENOSPC.
+        """
+        fd = source if isinstance(source, int) else source.fileno()
+        return self._submit(_abi.Event(type=_abi.COOP_DESCRIPTOR, fd=fd, events=events), lambda raw: bool(callback(raw.revents)), source)
+
+    def set_group(self, group: int) -> None:
+        """The group in which this thread's CPU time is pooled, and divided by user virtual time; 0, the default, shares with nobody."""
+        _check(_library.coop_set_group(self._handle, group))
+
+    def run(self) -> None:
+        """Runs events until stop(). Raises OSError: ENOENT: nothing is submitted, so that nothing could ever happen; EBUSY: called from a callback."""
+        self._is_stopped = False
+        # Turn by turn: a signal ends one, and its Python handler (a KeyboardInterrupt) runs in between.
+        while not self._is_stopped:
+            self._dispatch(-1)
+
+    def stop(self) -> None:
+        """From a callback: ends run() or dispatch() after this event. Raises OSError: ENOENT: nothing is being run."""
+        _check(_library.coop_stop(self._handle))
+        self._is_stopped = True
+
+    def dispatch(self, timeout_ns: int = 0) -> int:
+        """Waits at most timeout_ns (0: not at all; negative: as long as it takes) for something to run, and runs what is due. Returns how many events ran; 0
+        after the timeout or a signal. Raises OSError as run() does."""
+        return self._dispatch(timeout_ns)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable whenever dispatch() would find something to run, for another loop: loop.add_reader(coop, coop.dispatch). It stays the
+        library's."""
+        return _check(_library.coop_get_fd(self._handle))
+
+    async def sleep_until(self, release_ns: int) -> int:
+        """In asyncio: comes back when that release has come, and returns by how many ns it is late."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+        loop.add_reader(self, self.dispatch)
+
+        def wake(release: int) -> None:
+            if not done.done():
+                done.set_result(now_ns() - release)
+
+        event = self.timer(release_ns, wake)
+        try:
+            return await done
+        finally:
+            event.cancel()
+
+    def _submit(self, raw: _abi.Event, work: Callable[[_abi.Event], bool], source: object = None) -> Event:
+        raw.callback = self._run_event
+        event = Event(self, raw, work, source)
+        self._lend(event)
+        return event
+
+    def _lend(self, event: Event) -> None:
+        _check(_library.coop_submit(self._handle, event._raw))
+        self._submitted[ctypes.addressof(event._raw)] = event
+
+    def _take_back(self, event: Event) -> bool:
+        if self._handle is None or _library.coop_cancel(self._handle, event._raw) != 0:
+            return False
+        del self._submitted[ctypes.addressof(event._raw)]
+        return True
+
+    def _dispatch(self, timeout_ns: int) -> int:
+        ran = _library.coop_dispatch(self._handle, timeout_ns)
+        error, self._error = self._error, None
+        if error:
+            raise error
+        return _check(ran)
+
+    def _run(self, _: int, raw: ctypes._Pointer[_abi.Event]) -> None:
+        """What the library calls. Nothing may be raised through it."""
+        event = self._submitted.pop(ctypes.addressof(raw.contents))
+        try:
+            if event._work(event._raw) and not event._is_cancelled:
+                self._lend(event)
+        except BaseException as error:  # a KeyboardInterrupt, too, goes on in dispatch()
+            self._error = error
+            self.stop()

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""The Python module: its layouts, callbacks, exceptions, asyncio, and installation. The order of events is tested in C."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from coop_programs import BUILD, COOP, environment
+
+PATIENCE_S = 300
+
+
+@pytest.fixture(scope="module")
+def coop() -> ModuleType:
+    """The module as built. A library that is loaded already is found by its name."""
+    os.environ["COOP_SOCKET"] = ""
+    ctypes.CDLL(str(BUILD / "libcoop.so.0"))
+    sys.path.insert(0, str(BUILD / "python"))
+    return importlib.import_module("coop")
+
+
+def test_layouts_are_the_compilers(coop: ModuleType, tmp_path: Path) -> None:
+    """Size of an event, offset and size of each of its fields, and every constant are what a C program with coop.h says."""
+    abi = importlib.import_module("coop._abi")
+    names = [name for name, _ in abi.Event._fields_]
+    constants = [name for name in dir(abi) if name.startswith("COOP_")]
+    assert len(names) == 11 and len(constants) >= 8
+    event = "((struct coop_event *)0)"
+    values = ["sizeof(struct coop_event)", *constants]
+    values += [text for name in names for text in (f"offsetof(struct coop_event, {name})", f"sizeof({event}->{name})")]
+    source = tmp_path / "layout.c"
+    prints = "".join(f'printf("%llu\\n", (unsigned long long)({text}));\n' for text in values)
+    source.write_text("#include <coop.h>\n#include <stdio.h>\nint main(void)\n{\n" + prints + "}\n")
+    subprocess.run(["gcc", f"-I{COOP}/include", source, "-o", tmp_path / "layout"], check=True)
+    said = [int(line) for line in subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True).stdout.split()]
+    known = [ctypes.sizeof(abi.Event), *(getattr(abi, name) for name in constants)]
+    known += [value for name in names for value in (getattr(abi.Event, name).offset, getattr(abi.Event, name).size)]
+    assert said == known
+
+
+def test_callbacks_say_what_is_next(coop: ModuleType) -> None:
+    """Three ticks 5 ms apart, none early, and five pieces of best-effort work by user virtual time; a cancelled event does not run, nor a second
+    time where its own callback cancels it."""
+    seen: list[int] = []
+    with coop.Coop() as scheduler:
+        start = coop.now_ns()
+
+        def tick(release: int) -> int:
+            assert coop.now_ns() >= release
+            seen.append((release - start) // 1_000_000)
+            if seen[-1] == 10:
+                scheduler.stop()
+            return release + 5_000_000
+
+        def piece() -> int | None:
+            seen.append(100 + len([number for number in seen if number >= 100]))
+            return seen[-1] + 1 if seen[-1] < 104 else None
+
+        scheduler.timer(start, tick)
+        scheduler.best_effort(100, piece)
+        assert scheduler.timer(start, lambda _: pytest.fail("it was cancelled")).cancel()
+
+        def once(release: int) -> int | None:
+            seen.append(50)
+            assert not itself.cancel()
+            return release if seen.count(50) < 10 else None
+
+        itself = scheduler.timer(start, once)
+        scheduler.run()
+    assert [number for number in seen if number < 50] == [0, 5, 10]
+    assert [number for number in seen if number >= 100] == [100, 101, 102, 103, 104]
+    assert seen.count(50) == 1
+    assert coop.promise() is coop.Promise.NONE
+
+
+def test_a_descriptor_runs_until_it_returns_nothing(coop: ModuleType) -> None:
+    """A pipe's callback reads one byte a time, with POLLIN as what is ready, and is done when it returns nothing true."""
+    reader, writer = os.pipe()
+    os.write(writer, b"abc")
+    got: list[bytes] = []
+    with coop.Coop() as scheduler, open(reader, "rb", buffering=0) as source, open(writer, "wb"):
+
+        def read(ready: int) -> bool:
+            assert ready == select.POLLIN
+            got.append(source.read(1))
+            return got[-1] != b"b"
+
+        scheduler.descriptor(source, read)
+        assert [scheduler.dispatch(1_000_000_000) for _ in range(2)] == [1, 1]
+        assert scheduler.dispatch(10_000_000) == 0
+    assert got == [b"a", b"b"]
+
+
+def test_exceptions_pass_through(coop: ModuleType) -> None:
+    """What a callback raises comes out of run(), which goes on when called again; a SIGINT 100 ms later ends a run() that sleeps for an
+    hour, as KeyboardInterrupt, within 60 s on a busy machine."""
+    with coop.Coop() as scheduler:
+        scheduler.timer(coop.now_ns(), lambda _: {}["no such frame"])
+        with pytest.raises(KeyError, match="no such frame"):
+            scheduler.run()
+        scheduler.timer(coop.now_ns() + 3600 * 10**9, lambda _: None)
+        # Whoever is started in the background of a shell script ignores it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.run()
+        assert time.monotonic() - begin < 60
+        signal.signal(signal.SIGINT, before)
+
+
+def test_errors_are_os_errors(coop: ModuleType) -> None:
+    """EBUSY for a second Coop and for a sleep beside it, EINVAL for never, ENOENT for nothing to run, EPERM in another thread; and closing twice is nothing."""
+
+    def code(call: object, *arguments: object) -> int | None:
+        with pytest.raises(OSError) as raised:
+            call(*arguments)  # type: ignore[operator]
+        return raised.value.errno
+
+    scheduler = coop.Coop()
+    assert code(coop.Coop) == errno.EBUSY
+    assert code(coop.sleeping().__enter__) == errno.EBUSY
+    assert code(scheduler.timer, coop.NEVER, lambda _: None) == errno.EINVAL
+    assert code(scheduler.run) == errno.ENOENT
+    assert code(coop.poll) == errno.EINVAL
+    codes: list[int | None] = []
+    thread = threading.Thread(target=lambda: codes.append(code(scheduler.dispatch)))
+    thread.start()
+    thread.join()
+    assert codes == [errno.EPERM]
+    scheduler.close()
+    scheduler.close()
+
+
+def test_the_calls_beneath_work(coop: ModuleType) -> None:
+    """poll() sleeps until its release, not shorter, and nobody advises; a sleep of one's own leaves what is in it alone."""
+    release = coop.now_ns() + 10_000_000
+    assert coop.poll(release_ns=release) == (coop.NEVER, coop.NEVER)
+    assert coop.now_ns() >= release
+    with coop.sleeping(coop.now_ns() + 10_000_000):
+        time.sleep(0.01)
+
+
+def test_asyncio_sleeps_until_releases(coop: ModuleType) -> None:
+    """Three tasks that sleep until releases 10 ms apart, begun in the wrong order, wake in the right one, none early, beside asyncio's own sleep."""
+    woken: list[int] = []
+
+    async def main() -> None:
+        with coop.Coop() as scheduler:
+            start = coop.now_ns()
+
+            async def sleep(number: int) -> None:
+                assert await scheduler.sleep_until(start + number * 10_000_000) >= 0
+                woken.append(number)
+
+            await asyncio.gather(*(sleep(number) for number in (3, 1, 2)), asyncio.sleep(0.05))
+            asyncio.get_running_loop().remove_reader(scheduler)
+
+    asyncio.run(main())
+    assert woken == [1, 2, 3]
+
+
+def test_the_python_example_shows_or_drops_every_frame() -> None:
+    """Ten frames, each shown or dropped, in order; and without limelight it says so."""
+    environ = environment(LD_LIBRARY_PATH=BUILD, PYTHONPATH=BUILD / "python")
+    done = subprocess.run([sys.executable, COOP / "python/examples/plain.py"], capture_output=True, text=True, env=environ, timeout=60)
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines[:10]] == [str(number) for number in range(10)], done.stderr
+    assert "limelight is not here" in lines[10]
+
+
+def test_pip_installs_it(tmp_path: Path) -> None:
+    """pip builds it from a checkout, with the version of limelight; without the library its import says what to install."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", tmp_path / "site", COOP / "python"]
+    subprocess.run(pip, check=True, timeout=PATIENCE_S)
+    said = subprocess.run([sys.executable, "-c", "import coop"], capture_output=True, text=True, env=environment(PYTHONPATH=tmp_path / "site")).stderr
+    assert "cannot load libcoop.so.0" in said and "fix: install libcoop" in said
+    version = "import importlib.metadata, coop; print(importlib.metadata.version('coop'))"
+    environ = environment(PYTHONPATH=tmp_path / "site", LD_LIBRARY_PATH=BUILD)
+    said = subprocess.run([sys.executable, "-c", version], capture_output=True, text=True, env=environ, check=True).stdout.strip()
+    assert said == tomllib.loads((COOP.parent / "Cargo.toml").read_text())["workspace"]["package"]["version"]
