@@ -5,10 +5,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t read_clock(clockid_t clock)
 {
@@ -79,6 +82,21 @@ void die_errno(const char *format, ...)
 	exit(1);
 }
 
+bool fork_one(uint64_t index, uint64_t count)
+{
+	const pid_t parent = getpid(), child = fork();
+
+	if (child < 0)
+		die_errno("cannot start process %" PRIu64 " of %" PRIu64, index + 1, count);
+	if (child)
+		return false;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The caller may have died before that was said. */
+	if (getppid() != parent)
+		_exit(1);
+	return true;
+}
+
 uint64_t parse_number(const char *what, const char *text, uint64_t low, uint64_t high)
 {
 	char *end = NULL;
@@ -117,6 +135,16 @@ void become_instrument(bool optional)
 
 	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) && !optional)
 		die_errno("cannot run above what is measured (SCHED_FIFO); run as root");
+}
+
+void pin_to_one_cpu(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		die_errno("cannot stay on CPU 0");
 }
 
 void samples_add(struct samples *samples, uint64_t value_ns)

@@ -32,6 +32,9 @@ void burn_cpu_ns(uint64_t cpu_ns);
 void die_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 void die_errno(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* Starts process `index` of `count`, counted from 0, which dies with the caller: true in it, false in the caller. Dies where there is no more. */
+bool fork_one(uint64_t index, uint64_t count);
+
 /* Parses `text` as a whole number in [low, high], or dies naming `what`, the value and the range. */
 uint64_t parse_number(const char *what, const char *text, uint64_t low, uint64_t high);
 
@@ -49,6 +52,9 @@ uint64_t random_between(struct random_state *state, uint64_t low, uint64_t high)
  * their own waiting. Children fall back to the ordinary class. Dies when not allowed, unless `optional`.
  */
 void become_instrument(bool optional);
+
+/* Keeps the caller, and whom it starts, on CPU 0, or dies. */
+void pin_to_one_cpu(void);
 
 /* A growing list of sample values (ns), kept in memory and written after the run. */
 struct samples {

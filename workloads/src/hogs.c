@@ -7,22 +7,19 @@
  *   chatty    pairs that wake each other over pipes, a little work per message, as hackbench does
  *   make      gcc -j N over a generated tree of C files in memory, again and again
  *
- * The same --seed gives the same phases and the same tree. "ready" is printed once all have been started.
+ * The same --seed gives the same phases and the same tree. "ready" is printed once all have been started. With --at-once nobody waits for the
+ * others, and "ready" is printed before the first is there.
  */
 #define _GNU_SOURCE
+#include "gate.h"
 #include "hogs_make.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +37,7 @@ struct options {
 	unsigned count;
 	bool pin;
 	bool once;
+	bool at_once; /* each begins as soon as it has been forked */
 	uint64_t seconds; /* 0: until killed */
 	uint64_t seed;
 };
@@ -102,52 +100,22 @@ static void chat(int in, int out, bool begins)
 	}
 }
 
-/*
- * Started processes wait at the gate until all are there: if the first ran at once, the thousandth would be forked minutes later,
- * by a parent that gets a thousandth of the CPU. The gate is a word of shared memory, not a pipe: readers of a pipe leave it one by
- * one under its mutex, whose holder would wait for a turn among those that spin already.
- */
-static _Atomic uint32_t *make_gate(void)
-{
-	void *gate = mmap(NULL, sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (gate == MAP_FAILED)
-		die_errno("cannot share memory to hold the processes back");
-	return gate;
-}
-
-static void wait_at(_Atomic uint32_t *gate)
-{
-	while (!atomic_load(gate))
-		syscall(SYS_futex, gate, FUTEX_WAIT, 0, NULL, NULL, 0);
-}
-
-static void open_gate(_Atomic uint32_t *gate)
-{
-	atomic_store(gate, 1);
-	syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 /* Starts process `index`; in it, runs `options->kind` and never returns. Chatty processes use `pipes`. */
 static void start_one(const struct options *options, unsigned index, int pipes[2][2], _Atomic uint32_t *gate)
 {
 	struct random_state random;
-	const pid_t parent = getpid();
-	const pid_t child = fork();
 
-	if (child < 0)
-		die_errno("cannot start process %u of %u", index + 1, options->count);
-	if (child)
+	if (!fork_one(index, options->count))
 		return;
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
+	/* Told to end before it had a chance to be told: `stop` is then set by the parent's handler, in here. */
+	if (stop)
 		_exit(1);
 	if (options->pin)
 		pin_to_cpu(index);
 	random_seed(&random, options->seed + index);
-	wait_at(gate);
+	gate_wait(gate);
 	if (!strcmp(options->kind, "spinning"))
 		spin();
 	if (!strcmp(options->kind, "bursty"))
@@ -162,13 +130,17 @@ static void say_ready(void)
 	fflush(stdout);
 }
 
-/* Starts all processes and says "ready" just before it lets them go. */
+/* Starts all processes and says "ready" just before it lets them go: a fork bomb, before the first is there. */
 static void start_all(const struct options *options)
 {
 	const bool chatty = !strcmp(options->kind, "chatty");
 	int pipes[2][2] = { { -1, -1 }, { -1, -1 } };
-	_Atomic uint32_t *gate = make_gate();
+	_Atomic uint32_t *gate = gate_make();
 
+	if (options->at_once) {
+		say_ready();
+		gate_open(gate);
+	}
 	for (unsigned i = 0; i < options->count; i++) {
 		if (chatty && i % 2 == 0 && (pipe2(pipes[0], O_CLOEXEC) || pipe2(pipes[1], O_CLOEXEC)))
 			die_errno("cannot make a pipe for pair %u", i / 2);
@@ -177,8 +149,10 @@ static void start_all(const struct options *options)
 			for (int end = 0; end < 4; end++)
 				close(pipes[end / 2][end % 2]);
 	}
-	say_ready();
-	open_gate(gate);
+	if (!options->at_once) {
+		say_ready();
+		gate_open(gate);
+	}
 }
 
 /* True once every process started here, and everything make started, is gone. */
@@ -210,10 +184,11 @@ static void stop_all(const struct make_tree *tree)
 
 static void usage(void)
 {
-	die_usage("usage: hogs spinning|bursty|chatty|make N [--pin] [--once] [--seconds S] [--seed N]\n"
+	die_usage("usage: hogs spinning|bursty|chatty|make N [--pin] [--once] [--at-once] [--seconds S] [--seed N]\n"
 		  "  N            processes (chatty: an even number; make: the jobs of -j N), 1 to %d\n"
 		  "  --pin        process i may only use CPU i modulo the number of CPUs\n"
 		  "  --once       make only: build the tree one time, then end\n"
+		  "  --at-once    no process waits until all are there: a fork bomb (what make starts never waits)\n"
 		  "  --seconds S  stop by itself after S seconds; without it, when killed\n"
 		  "  --seed N     phases of the bursts and the generated tree (default 1)",
 		  PROCESSES_MAX);
@@ -239,6 +214,8 @@ static struct options parse(int argc, char **argv)
 
 		if (!strcmp(argv[i], "--pin"))
 			options.pin = true;
+		else if (!strcmp(argv[i], "--at-once"))
+			options.at_once = true;
 		else if (!strcmp(argv[i], "--once") && !strcmp(options.kind, "make"))
 			options.once = true;
 		else if (!strcmp(argv[i], "--seconds") && has_value)

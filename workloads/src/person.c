@@ -3,9 +3,9 @@
  * person: stands in for the person at the desk. Presses keys and moves the pointer by XTEST, sees the screen change by DAMAGE,
  * and writes how long each took, in virtual time.
  *
- *   person type  --title T --count N      key sent -> first change of the window
+ *   person type  --title T --count N      key sent -> first change of the window; with --seconds S no key after S s
  *   person watch --title T --seconds S    when each frame of the window was drawn
- *   person drag  --title T --seconds S    pointer moved -> the window is where it belongs
+ *   person drag  --title T --seconds S    pointer moved -> the window is where it belongs; with --circle round and round
  *   person start --title T --count N      Enter sent to window T -> first frame of a new window
  *   person wander --title T --seconds S   moves the pointer over the window and types, measures nothing
  *
@@ -16,21 +16,28 @@
 
 #include <X11/keysym.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* How long a person waits before giving a reaction up for lost; counted as that long. */
 #define GIVE_UP_NS (5 * NS_PER_S)
 #define FIND_WINDOW_NS (60 * NS_PER_S)
+/* A circle of this many motions, 2 s at 60 Hz, and of this radius in pixels: no two places of it are the same. */
+#define CIRCLE_MOTIONS 120
+#define CIRCLE_PX 100
 
 struct options {
 	const char *action, *title, *out;
 	uint64_t count, seconds, seed;
 	uint64_t interval_ns; /* between two keys or motions, on the average */
+	bool is_timed;	      /* --seconds was given */
+	bool is_circle;
 };
 
 struct record {
 	struct samples latency;   /* ns */
+	struct samples sent;      /* type: when each key was pressed, CLOCK_MONOTONIC */
 	struct samples intervals; /* watch: ns between frames; the first from the start of watching */
 	uint64_t lost;
 };
@@ -38,7 +45,7 @@ struct record {
 static void usage(void)
 {
 	die_usage("usage: person type|watch|drag|start|wander --title T --out FILE [--count N] [--seconds S]\n"
-		  "              [--interval-us N] [--seed N]");
+		  "              [--interval-us N] [--seed N] [--circle]");
 }
 
 static struct options parse(int argc, char **argv)
@@ -51,6 +58,11 @@ static struct options parse(int argc, char **argv)
 	for (int i = 2; i < argc; i += 2) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 
+		if (!strcmp(argv[i], "--circle")) {
+			options.is_circle = true;
+			i--; /* it has no value */
+			continue;
+		}
 		if (!value)
 			usage();
 		if (!strcmp(argv[i], "--title"))
@@ -60,7 +72,7 @@ static struct options parse(int argc, char **argv)
 		else if (!strcmp(argv[i], "--count"))
 			options.count = parse_number("--count", value, 1, 100000);
 		else if (!strcmp(argv[i], "--seconds"))
-			options.seconds = parse_number("--seconds", value, 1, 3600);
+			options.seconds = parse_number("--seconds", value, 1, 3600), options.is_timed = true;
 		else if (!strcmp(argv[i], "--interval-us"))
 			options.interval_ns = parse_number("--interval-us", value, 1000, 60000000) * NS_PER_US;
 		else if (!strcmp(argv[i], "--seed"))
@@ -105,10 +117,14 @@ static void type(struct eye *eye, const struct options *options, struct record *
 	eye_focus(eye, window);
 	sleep_until_ns(now_ns() + NS_PER_S);
 	eye_watch(eye, window);
-	for (uint64_t i = 0; i < options->count; i++) {
+	const uint64_t end_ns = options->is_timed ? now_ns() + options->seconds * NS_PER_S : UINT64_MAX;
+	for (uint64_t i = 0; i < options->count && now_ns() < end_ns; i++) {
 		sleep_until_ns(now_ns() + pause_ns(&random, interval_ns));
 		eye_drain(eye);
-		see_change(eye, record, eye_press(eye, XK_a + random_next(&random) % 26));
+		const uint64_t sent_ns = eye_press(eye, XK_a + random_next(&random) % 26);
+
+		samples_add(&record->sent, sent_ns);
+		see_change(eye, record, sent_ns);
 	}
 }
 
@@ -125,26 +141,30 @@ static void watch(struct eye *eye, const struct options *options, struct record 
 	while (eye_next(eye, &event, end_ns)) {
 		if (event.type != eye->damage_event + XDamageNotify)
 			continue;
+		/* A frame of a window that another one covers in part comes as several rectangles. */
+		if (((const XDamageNotifyEvent *)&event)->more)
+			continue;
 		samples_add(&record->intervals, now_ns() - last_ns);
 		last_ns = now_ns();
 	}
 }
 
 struct drag {
-	int start_x;       /* of the frame before the drag */
-	int pointer_x;     /* where the button went down */
+	int start_x, start_y;     /* of the frame before the drag */
+	int pointer_x, pointer_y; /* where the button went down */
+	bool is_circle;
 	uint64_t sent_ns[64];
-	int wanted_x[64];  /* where the frame belongs after motion i % 64 */
+	int wanted_x[64], wanted_y[64]; /* where the frame belongs after motion i % 64 */
 	uint64_t sent, done;
 };
 
-/* The frame is at `x` now: every motion up to the one that asked for it has been answered. */
-static void see_moved(struct drag *drag, struct record *record, int x)
+/* The frame is at `x`, `y` now: every motion up to the one that asked for it has been answered. */
+static void see_moved(struct drag *drag, struct record *record, int x, int y)
 {
 	const uint64_t now = now_ns();
 
 	for (uint64_t i = drag->done; i < drag->sent; i++) {
-		if (drag->wanted_x[i % 64] != x)
+		if (drag->wanted_x[i % 64] != x || drag->wanted_y[i % 64] != y)
 			continue;
 		for (; drag->done <= i; drag->done++)
 			samples_add(&record->latency, now - drag->sent_ns[drag->done % 64]);
@@ -152,15 +172,46 @@ static void see_moved(struct drag *drag, struct record *record, int x)
 	}
 }
 
-static void send_motion(struct eye *eye, struct drag *drag, int y)
+/* By how much motion `number` is off the start, never twice the same within 64 motions: a circle, or back and forth over 200 pixels. */
+static void place(const struct drag *drag, uint64_t number, int *x, int *y)
 {
-	/* Back and forth over 200 pixels, never twice the same place within 64 motions. */
-	const int phase = (int)(drag->sent % 400);
-	const int offset = phase < 200 ? phase : 400 - phase;
+	const int phase = (int)(number % 400);
+	const double angle = 2 * M_PI * (double)(number % CIRCLE_MOTIONS) / CIRCLE_MOTIONS;
 
-	drag->wanted_x[drag->sent % 64] = drag->start_x + offset + 1;
-	drag->sent_ns[drag->sent % 64] = eye_move(eye, drag->pointer_x + offset + 1, y);
+	*x = drag->is_circle ? (int)lround(CIRCLE_PX * sin(angle)) : (phase < 200 ? phase : 400 - phase) + 1;
+	*y = drag->is_circle ? (int)lround(CIRCLE_PX * (1 - cos(angle))) : 0;
+}
+
+static void send_motion(struct eye *eye, struct drag *drag)
+{
+	int x, y;
+
+	place(drag, drag->sent + 1, &x, &y);
+	drag->wanted_x[drag->sent % 64] = drag->start_x + x;
+	drag->wanted_y[drag->sent % 64] = drag->start_y + y;
+	drag->sent_ns[drag->sent % 64] = eye_move(eye, drag->pointer_x + x, drag->pointer_y + y);
 	drag->sent++;
+}
+
+/* Takes the frame by its title, and waits until the window manager drags. */
+static void grab(struct eye *eye, struct drag *drag, Window frame)
+{
+	XWindowAttributes at;
+
+	XRaiseWindow(eye->display, frame);
+	XSelectInput(eye->display, frame, StructureNotifyMask);
+	XGetWindowAttributes(eye->display, frame, &at);
+	drag->start_x = at.x;
+	drag->start_y = at.y;
+	drag->pointer_x = at.x + at.width / 2;
+	drag->pointer_y = at.y + 8;
+	eye_move(eye, drag->pointer_x, drag->pointer_y);
+	sleep_until_ns(now_ns() + 100 * NS_PER_MS);
+	eye_button(eye, 1, true);
+	/* A window manager starts to drag only beyond a threshold: cross it before measuring. */
+	eye_move(eye, drag->pointer_x + 20, drag->pointer_y);
+	sleep_until_ns(now_ns() + 500 * NS_PER_MS);
+	eye_drain(eye);
 }
 
 static void drag_window(struct eye *eye, const struct options *options, struct record *record)
@@ -168,28 +219,16 @@ static void drag_window(struct eye *eye, const struct options *options, struct r
 	/* 60 motions a second: a mouse's worth on a 60 Hz display. */
 	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 16667 * NS_PER_US;
 	const Window frame = eye_frame(eye, eye_find(eye, options->title, FIND_WINDOW_NS));
-	XWindowAttributes at;
-	struct drag drag = { 0 };
+	struct drag drag = { .is_circle = options->is_circle };
 	XEvent event;
 
-	XRaiseWindow(eye->display, frame);
-	XSelectInput(eye->display, frame, StructureNotifyMask);
-	XGetWindowAttributes(eye->display, frame, &at);
-	drag.start_x = at.x;
-	drag.pointer_x = at.x + at.width / 2;
-	eye_move(eye, drag.pointer_x, at.y + 8);
-	sleep_until_ns(now_ns() + 100 * NS_PER_MS);
-	eye_button(eye, 1, true);
-	/* A window manager starts to drag only beyond a threshold: cross it before measuring. */
-	eye_move(eye, drag.pointer_x + 20, at.y + 8);
-	sleep_until_ns(now_ns() + 500 * NS_PER_MS);
-	eye_drain(eye);
+	grab(eye, &drag, frame);
 	const uint64_t end_ns = now_ns() + options->seconds * NS_PER_S;
 	for (uint64_t next_ns = now_ns(); next_ns < end_ns; next_ns += interval_ns) {
-		send_motion(eye, &drag, at.y + 8);
+		send_motion(eye, &drag);
 		while (eye_next(eye, &event, next_ns + interval_ns))
 			if (event.type == ConfigureNotify && event.xconfigure.window == frame)
-				see_moved(&drag, record, event.xconfigure.x);
+				see_moved(&drag, record, event.xconfigure.x, event.xconfigure.y);
 		if (drag.sent - drag.done >= 63) { /* a second behind: the oldest is lost */
 			samples_add(&record->latency, now_ns() - drag.sent_ns[drag.done % 64]);
 			record->lost++;
@@ -294,6 +333,8 @@ int main(int argc, char **argv)
 	samples_write(out, "latency", &record.latency);
 	fputs(", ", out);
 	samples_write(out, "intervals", &record.intervals);
+	fputs(", ", out);
+	samples_write(out, "sent", &record.sent);
 	fputs("}\n", out);
 	if (fclose(out))
 		die_errno("cannot write %s", options.out);

@@ -22,16 +22,6 @@
 /* Rounds per sample: long against the clock's own cost, short enough for a distribution. */
 #define ROUNDS_PER_SAMPLE 100
 
-static void pin_to_one_cpu(void)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		die_errno("cannot stay on CPU 0");
-}
-
 static void pass(int in, int out)
 {
 	char token = 0;

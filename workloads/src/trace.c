@@ -98,6 +98,10 @@ static void on_switched_away(struct trace *trace, struct trace_task *task, uint6
 
 	if (task->phase == PHASE_RUNNING && counts(trace, task->since_ns)) {
 		samples_add(&group->quantum, when_ns - task->since_ns);
+		if (trace->keeps_runs) {
+			samples_add(&group->began, task->since_ns);
+			samples_add(&group->ended, when_ns);
+		}
 		if (voluntary)
 			group->voluntary++;
 		else
@@ -198,6 +202,12 @@ void trace_write(FILE *out, const struct trace *trace)
 		samples_write(out, "requeue", &group->requeue);
 		fputs(", ", out);
 		samples_write(out, "quantum", &group->quantum);
+		if (trace->keeps_runs) {
+			fputs(", ", out);
+			samples_write(out, "began", &group->began);
+			fputs(", ", out);
+			samples_write(out, "ended", &group->ended);
+		}
 		fprintf(out, ", \"voluntary\": %" PRIu64 ", \"forced\": %" PRIu64 "}", group->voluntary, group->forced);
 	}
 	fputs("}}\n", out);

@@ -11,7 +11,7 @@
 
 #include "common.h"
 
-#define TRACE_GROUPS_MAX 16
+#define TRACE_GROUPS_MAX 64
 #define TRACE_PID_MAX 4194304
 
 struct trace_group {
@@ -19,6 +19,7 @@ struct trace_group {
 	struct samples dispatch;  /* waking to running */
 	struct samples requeue;   /* preempted to running again */
 	struct samples quantum;   /* running to switched away */
+	struct samples began, ended; /* the times of those, where the trace keeps runs */
 	uint64_t voluntary, forced;
 };
 
@@ -28,6 +29,7 @@ struct trace {
 	struct trace_task *tasks; /* by pid */
 	uint64_t lines, lost;
 	uint64_t begin_ns, end_ns; /* samples that start outside are not counted */
+	bool keeps_runs;
 };
 
 void trace_init(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);

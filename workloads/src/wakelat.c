@@ -2,12 +2,12 @@
 /*
  * wakelat: for the given processes, how long from wake-up to running, how long they then ran, and why they stopped.
  *
- *   wakelat --seconds S --out FILE NAME=PID[,PID...]...
+ *   wakelat --seconds S --out FILE [--runs] NAME=PID[,PID...]...
  *
  * The samples are taken by the kernel's own trace points, filtered in the kernel to the threads asked for (and those they
  * make), kept in the kernel's buffer, and read after the run: while it measures, this program sleeps. It knows nothing of
  * the scheduler under test.
- * "started" is printed when recording has begun.
+ * "started" is printed when recording has begun. With --runs, when each run began and ended is written, too, on the monotonic clock.
  */
 #define _GNU_SOURCE
 #include "trace.h"
@@ -28,6 +28,7 @@ struct options {
 	uint64_t seconds;
 	uint64_t buffer_kb;
 	const char *out;
+	bool runs;
 	const char *input; /* read a saved trace instead of recording one */
 };
 
@@ -147,7 +148,7 @@ static uint64_t count_overruns(void)
 
 static void usage(void)
 {
-	die_usage("usage: wakelat --seconds S --out FILE [--buffer-kb K] NAME=PID[,PID...]...\n"
+	die_usage("usage: wakelat --seconds S --out FILE [--buffer-kb K] [--runs] NAME=PID[,PID...]...\n"
 		  "       wakelat --input TRACE --out FILE NAME=TID...   (a saved text of " TRACEFS "/trace)");
 }
 
@@ -156,6 +157,11 @@ static int parse(int argc, char **argv, struct options *options)
 	int i = 1;
 
 	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
+		if (!strcmp(argv[i], "--runs")) {
+			options->runs = true;
+			i--; /* it has no value */
+			continue;
+		}
 		if (!strcmp(argv[i], "--seconds"))
 			options->seconds = parse_number("--seconds", argv[i + 1], 1, 3600);
 		else if (!strcmp(argv[i], "--buffer-kb"))
@@ -194,6 +200,7 @@ int main(int argc, char **argv)
 	FILE *out;
 
 	trace_init(&trace, 0, UINT64_MAX);
+	trace.keeps_runs = options.runs;
 	for (int i = first; i < argc; i++) {
 		if (options.input)
 			add_saved_group(&trace, argv[i]);

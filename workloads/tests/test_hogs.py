@@ -65,6 +65,18 @@ class TestHogs(unittest.TestCase):
         self.assertGreater(burst_ms, 2)
         self.assertLess(burst_ms, 5)
 
+    def test_a_bomb_does_not_wait(self) -> None:
+        """With --at-once the first of many uses the CPU while the last is still being forked, and all end with the parent."""
+        with Hogs("spinning", "300", "--at-once") as hogs:
+            self.assertEqual(hogs.first, "ready")
+            # "ready" comes before the first fork: by then not all are there, as without --at-once.
+            self.assertLess(len(children(hogs.process.pid)), 300)
+            end = time.monotonic() + 20
+            while len(children(hogs.process.pid)) < 300 and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertEqual(len(children(hogs.process.pid)), 300)
+        self.assertEqual(subprocess.run(["pgrep", "-g", str(hogs.process.pid)], stdout=subprocess.DEVNULL).returncode, 1)
+
     def test_chatty_wakes_its_partner(self) -> None:
         """Both of a pair go to sleep and are woken again, hundreds of times a second."""
         with Hogs("chatty", "2") as hogs:

@@ -40,8 +40,8 @@ class TestPerson(unittest.TestCase):
                 program.stdout.close()
         self.folder.cleanup()
 
-    def client(self, *options: str) -> subprocess.Popen:
-        program = subprocess.Popen([BUILD / "xclient", "--title", "it", *options], env=self.env, stdout=subprocess.PIPE, text=True)
+    def client(self, *options: str, title: str = "it") -> subprocess.Popen:
+        program = subprocess.Popen([BUILD / "xclient", "--title", title, *options], env=self.env, stdout=subprocess.PIPE, text=True)
         self.programs.append(program)
         self.assertTrue(program.stdout.readline().startswith("ready"))
         return program
@@ -74,12 +74,35 @@ class TestPerson(unittest.TestCase):
         self.assertGreater(len(seen["intervals_ns"]), 40)
         self.assertLessEqual(len(seen["intervals_ns"]), 52)
 
+    def test_a_frame_of_a_covered_window_is_one(self) -> None:
+        """A window with a corner covered changes in two rectangles, and is seen to draw no more frames than without."""
+        self.client("--period-us", "20000", "--period-work-us", "100", "--draw-px", "300", "--geometry", "300x300+50+50")
+        self.client("--geometry", "300x300+200+200", title="cover")
+        seen = self.person("watch", "--seconds", "1")
+        self.assertGreater(len(seen["intervals_ns"]), 30)
+        self.assertLessEqual(len(seen["intervals_ns"]), 52)
+
     def test_dragging_is_answered_motion_by_motion(self) -> None:
         """Nearly every motion ends with the window where it belongs: the window manager really drags."""
         self.client()
         seen = self.person("drag", "--seconds", "1")
         self.assertEqual(seen["lost"], 0)
         self.assertGreater(len(seen["latency_ns"]), 45)
+
+    def test_dragging_in_circles_is_answered_too(self) -> None:
+        """A window dragged round and round is where it belongs after nearly every motion, too."""
+        self.client()
+        seen = self.person("drag", "--seconds", "1", "--circle")
+        self.assertEqual(seen["lost"], 0)
+        self.assertGreater(len(seen["latency_ns"]), 45)
+
+    def test_typing_ends_when_its_time_is_over(self) -> None:
+        """With --seconds no key comes after that, however many were asked for, and each has the time at which it was pressed."""
+        self.client()
+        seen = self.person("type", "--count", "1000", "--interval-us", "20000", "--seconds", "1")
+        self.assertEqual(len(seen["sent_ns"]), len(seen["latency_ns"]))
+        self.assertGreater(len(seen["sent_ns"]), 20)
+        self.assertLess(seen["sent_ns"][-1] - seen["sent_ns"][0], 1_100_000_000)
 
     def test_missing_server_is_named(self) -> None:
         """No server: the message says which display could not be reached."""

@@ -53,6 +53,13 @@ class TestTrace(unittest.TestCase):
         self.assertEqual(self.app["quantum_ns"], [1_000_000, 500_000])
         self.assertEqual((self.app["voluntary"], self.app["forced"]), (1, 1))
 
+    def test_runs_are_kept_where_asked_for(self) -> None:
+        """With --runs the two quanta have their times, and without it nobody pays for them."""
+        app = analyse(TRACE, "--runs", "app=100")["groups"]["app"]
+        self.assertEqual(app["began_ns"], [1_000_060_000, 1_004_060_000])
+        self.assertEqual(app["ended_ns"], [1_001_060_000, 1_004_560_000])
+        self.assertNotIn("began_ns", self.app)
+
     def test_names_cannot_forge_fields(self) -> None:
         """A task that calls itself "x pid=7" is still found by its own pid, and does not speak for task 7."""
         data = analyse(TRACE, "seven=7")

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * periodic C T S: a task with a need and a due time, for S seconds: released every T us, it uses C us of CPU by its own thread's clock, and has to
+ * be done by the next release. It prints how long after each release it was done, how many releases it had to pass over because it was not
+ * done with an earlier one, and the CPU time it used.
+ *
+ * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks. It is bad at being late:
+ * what it passes over it does not make up for, so a task that is starved reports few periods and many passed over, not an endless queue.
+ *
+ * With --deadline it is of SCHED_DEADLINE, with C and a tenth per T reserved: the yardstick.
+ */
+#define _GNU_SOURCE
+#include "common.h"
+#include "deadline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+struct options {
+	uint64_t c_ns, t_ns, seconds, seed;
+	bool deadline;
+};
+
+static void usage(void)
+{
+	die_usage("usage: periodic C_US T_US SECONDS [--deadline] [--seed N]\n"
+		  "  uses C_US of CPU in every T_US, for SECONDS; the first release after a part of T_US that the seed chooses (default 1)");
+}
+
+static struct options parse(int argc, char **argv)
+{
+	struct options options = { .seed = 1 };
+
+	if (argc < 4)
+		usage();
+	options.t_ns = parse_number("T_US", argv[2], 100, 100000000) * NS_PER_US;
+	options.c_ns = parse_number("C_US", argv[1], 1, options.t_ns / NS_PER_US) * NS_PER_US;
+	options.seconds = parse_number("SECONDS", argv[3], 1, 100000);
+	for (int i = 4; i < argc; i++) {
+		if (!strcmp(argv[i], "--deadline"))
+			options.deadline = true;
+		else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+			options.seed = parse_number("--seed", argv[++i], 0, UINT64_MAX);
+		else
+			usage();
+	}
+	return options;
+}
+
+int main(int argc, char **argv)
+{
+	const struct options options = parse(argc, argv);
+	struct samples done = { 0 };
+	struct random_state random;
+	uint64_t passed_over = 0;
+
+	/* Ordinary sleeps may otherwise end 50 us late. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	if (options.deadline)
+		become_of_deadline(options.c_ns + options.c_ns / 10, options.t_ns);
+	random_seed(&random, options.seed);
+	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
+	const uint64_t end_ns = release_ns + options.seconds * NS_PER_S;
+
+	while (release_ns + options.t_ns <= end_ns) {
+		sleep_until_ns(release_ns);
+		burn_cpu_ns(options.c_ns);
+		const uint64_t now = now_ns();
+
+		samples_add(&done, now - release_ns);
+		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
+			passed_over++;
+		if (now >= end_ns)
+			break;
+	}
+	printf("{\"source\": \"two clocks of the program\", \"c_ns\": %" PRIu64 ", \"t_ns\": %" PRIu64 ", \"passed_over\": %" PRIu64
+	       ", \"cpu_ns\": %" PRIu64 ", ", options.c_ns, options.t_ns, passed_over, thread_cpu_ns());
+	samples_write(stdout, "done", &done);
+	puts("}");
+	return 0;
+}
