@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from vmlab import player
 from vmlab.errors import LabError, UsageError
 from vmlab.machine import Options, boot
 
@@ -53,6 +54,14 @@ def _pass_cost(root: Path, say: Callable[[str], None]) -> Path:
     return target / "release" / "examples" / "pass_cost"
 
 
+def _coop_run(root: Path) -> list[Path]:
+    """What starts unmodified programs as cooperative ones, the library that it looks for beside itself to put in front of theirs, and libcoop."""
+    done = subprocess.run(["make", "-s", "-C", str(root / "coop")], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError("cannot build libcoop", done.stderr.strip()[-2000:], "see make -C coop")
+    return [root / "coop" / "build" / name for name in ("coop-run", "libcoop-preload.so", "libcoop.so.0")]
+
+
 def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
     """The files of these names, made where they are not there yet."""
     paths = []
@@ -61,13 +70,15 @@ def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str]
             paths.append(_film(name, cache, say))
         elif name == "pass_cost":
             paths.append(_pass_cost(root, say))
+        elif name == "coop-run":
+            paths += _coop_run(root)
         else:
-            raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, 'pass_cost'])}", "correct experiment.toml")
+            raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, 'pass_cost', 'coop-run'])}", "correct experiment.toml")
     return paths
 
 
 def build_workloads(root: Path) -> None:
-    """Builds workloads/ where something changed; nothing to do takes some milliseconds."""
+    """Builds workloads/ where something changed, and the player where ./lab setup has built it; nothing to do takes some milliseconds."""
     if shutil.which("make") is None:
         raise LabError("cannot build the workloads", "there is no make", "apt-get install make gcc libx11-dev libxtst-dev libxdamage-dev libgl-dev")
     done = subprocess.run(["make", "-s", "-C", str(root / "workloads")], capture_output=True, text=True, check=False)
@@ -77,3 +88,5 @@ def build_workloads(root: Path) -> None:
             done.stderr.strip()[-2000:],
             "apt-get install gcc libx11-dev libxtst-dev libxdamage-dev libxfixes-dev libxext-dev libgl-dev",
         )
+    if player.BUILT.is_dir():
+        player.build()

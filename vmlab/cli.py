@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from vmlab import cache, commands, kernels, machine, payload, peers
+from vmlab import cache, commands, kernels, machine, payload, peers, player
 from vmlab.errors import EX_UNAVAILABLE, EX_USAGE, LabError
 
 EPILOG = """exit status of exec and shell:
@@ -71,6 +71,7 @@ def _setup(arguments: argparse.Namespace) -> int:
     for series, role in kernels.SERIES.items():
         kernel = kernels.get(series, root.busybox)
         print(f"kernel   {series} ({role}): {kernel.release}")
+    print(f"player   {player.build()}")
     for name in () if arguments.without_peers else peers.STANDARD:
         print(f"peer     {peers.get(name)}")
     return 0

@@ -114,8 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
         assets.prepare(one.assets, ROOT, cache_folder(), _say), _code(),
     )
-    if not arguments.quick:
-        plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings)
+    plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings, arguments.quick)
     asked = plan.keys()
     everything = kept
     if arguments.keep:

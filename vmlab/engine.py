@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from vmlab import payload, samples
+from vmlab import samples
 from vmlab.errors import KernelFault, LabError
 from vmlab.experiment import Experiment, Point
 from vmlab.judge import Row
@@ -126,7 +126,7 @@ def _measure(guest: Guest, plan: Plan, machine: Options, point: Point) -> Outcom
         env={
             "LIMELIGHT_POINT": json.dumps(point),
             "LIMELIGHT_RESULT": "/root/out/result.json",
-            "LIMELIGHT_FLOOR": "1" if machine.sched == payload.FLOOR else "",
+            "LIMELIGHT_SCHED": machine.sched,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": "/root/in/guest",
         },

@@ -113,11 +113,14 @@ class Experiment:
     assets: tuple[str, ...] = ()
     peers: dict[str, list[Value]] = field(default_factory=dict)  # of the full form, what other schedulers than limelight are measured at
     many_cpus: dict[str, list[Value]] = field(default_factory=dict)  # and what is measured on more than one CPU
+    only: dict[str, dict[str, list[Value]]] = field(default_factory=dict)  # of both forms, at which values a scheduler can be measured at all
 
-    def is_measured(self, point: Point, scheduler: str, cpus: int, settings: list[str]) -> bool:
-        """Whether the full form measures `point` there. A parameter that `--set` gives values is measured at those, everywhere."""
+    def is_measured(self, point: Point, scheduler: str, cpus: int, settings: list[str], quick: bool = False) -> bool:
+        """Whether that form measures `point` there. A parameter that `--set` gives values is measured at those, everywhere."""
         given = {setting.partition("=")[0] for setting in settings}
-        thin = [self.peers if scheduler != "limelight" else {}, self.many_cpus if cpus > 1 else {}]
+        thin = [self.only.get(scheduler) or self.only.get("others" if scheduler != "limelight" else "", {})]
+        if not quick:
+            thin += [self.peers if scheduler != "limelight" else {}, self.many_cpus if cpus > 1 else {}]
         return all(
             point[name] in values or (name == "load" and point.get("count") == 0)
             for values_by_name in thin
@@ -198,6 +201,8 @@ def load(folder: Path) -> Experiment:
     names = {parameter.name for parameter in parameters}
     for key in ("peers", "many_cpus"):
         _check_keys(f"{where} {key}", data.get(key, {}), names)
+    for scheduler, values in data.get("only", {}).items():
+        _check_keys(f"{where} only.{scheduler}", values, names)
     columns = tuple(Column(**column) for column in data.pop("columns"))
     expected = tuple(_expectation(where, table, names) for table in data.pop("expected"))
     for key in ("schedulers", "cpus", "assets"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vmlab import payload, plots
+from vmlab import kernels, payload, plots
 from vmlab.experiment import Point
 from vmlab.judge import Row
 from vmlab.plots import pyplot
@@ -42,17 +42,21 @@ PANELS = (
 )
 
 
+def _belongs(row: Row) -> bool:
+    return row.cpus == CPUS and row.kernel == kernels.DEFAULT
+
+
 def _row(rows: list[Row], panel: Panel, scheduler: str, load: str) -> Row | None:
     wanted = {**panel.point, "load": load, "count": 0 if load == "none" else COUNT}
     for row in rows:
-        if plots.label(row) == scheduler and row.cpus == CPUS and wanted.items() <= row.point.items():
+        if plots.label(row) == scheduler and _belongs(row) and wanted.items() <= row.point.items():
             return row
     return None
 
 
 def _schedulers(rows: list[Row]) -> list[str]:
-    """limelight last: what it stands beside is read first. The floor is a yardstick that nobody can use."""
-    found = dict.fromkeys(plots.label(row) for row in rows if row.cpus == CPUS and row.scheduler != payload.FLOOR)
+    """limelight last: what it stands beside is read first. A yardstick is nothing that a person can use."""
+    found = dict.fromkeys(plots.label(row) for row in rows if _belongs(row) and row.scheduler not in payload.YARDSTICKS)
     return sorted(found, key=lambda name: (name == "limelight", list(found).index(name)))
 
 

@@ -14,7 +14,8 @@ What holds inside the `with` block:
 
 - The chosen scheduler is loaded: `eevdf` and `none` load nothing, `limelight` runs the daemon
   (`limelight run --policy P`), `scx_*` a peer from the cache. `/sys/kernel/sched_ext/state` says `enabled`.
-- `/usr/local/bin` holds `limelight` and the other programs of `target/release`, and everything in `workloads/build`.
+- `/usr/local/bin` holds `limelight` and the other programs of `target/release`, everything in `workloads/build`, and player and
+  streamer of `examples/player`, which `./lab setup` builds.
   A path given to `put` or in `Options.copy` lands in `/root/in`. Put files before the measurement, not during it.
 - With `desktop`, an X server and openbox run as the user `person` (uid 1000); DISPLAY and XAUTHORITY are set for every command.
 - Commands run as root with an empty stdin; `user="person"` runs them as that user. A list is executed as it is, a string by `bash -c`.

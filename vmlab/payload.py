@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmlab import host, image, kernels, peers, qemu
+from vmlab import host, image, kernels, peers, player, qemu
 from vmlab.errors import LabError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ STEP_MB = 512
 FLOOR = "fifo"
 """The kernel's own scheduler, with the display and the programs of the person in SCHED_FIFO: what no scheduler that has to find them out can do
 better. With several CPUs nothing else says how much of a figure is the laboratory's doing (vmlab/README.md)."""
-PLAIN = ("none", "eevdf", FLOOR)
+YARDSTICKS = (FLOOR, "rr", "deadline")
+"""The kernel's own scheduler, with the programs of which an experiment tells in one of its real-time classes."""
+PLAIN = ("none", "eevdf", *YARDSTICKS)
 """Scheduler names that load nothing: the kernel's own is in charge."""
 
 
@@ -95,7 +97,7 @@ def target_directory() -> Path:
 def programs() -> list[Path]:
     """The project's programs that have been built."""
     found = []
-    for directory in (target_directory(), TREE / "workloads" / "build"):
+    for directory in (target_directory(), TREE / "workloads" / "build", player.BUILT):
         if directory.is_dir():
             found += [path for path in sorted(directory.iterdir()) if path.is_file() and os.access(path, os.X_OK) and path.suffix != ".so"]
     return found

@@ -26,7 +26,9 @@ from vmlab.experiment import Experiment  # noqa: E402
 from vmlab.judge import Row  # noqa: E402
 from vmlab.samples import Series  # noqa: E402
 
-SCHEDULER_COLOURS = {"limelight": "#0b6e4f", "eevdf": "#444444", "scx_bpfland": "#c1666b", "scx_lavd": "#4f6d9a"}
+SCHEDULER_COLOURS = {
+    "limelight": "#0b6e4f", "eevdf": "#444444", "scx_bpfland": "#c1666b", "scx_lavd": "#4f6d9a", "rr": "#b8860b", "deadline": "#7a4b94",
+}
 OTHER_COLOURS = ["#8a5a00", "#7a4b94", "#2a9d8f", "#9a9a00"]
 LINE_STYLES = ["-", "--", ":", "-."]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
@@ -37,6 +39,7 @@ NAMES = {
     "film_cpu_pct": "player and X server", "app_cpu_pct": "application", "x_cpu_pct": "X server", "huc_share_pct": "for the person",
     "other_share_pct": "others", "fps_over": "on top", "fps_under": "below", "wake_ns": "wake-up and switch",
     "switch_ns": "switch alone", "voluntary_pct": "voluntary", "helper_cpu_pct": "helper", "daemon_cpu_pct": "daemon",
+    "yield_ns": "sched_yield", "registered_ns": "more of a registered thread", "call_of_library_ns": "more of a call, and the library",
 }
 
 
@@ -50,12 +53,13 @@ def label(row: Row) -> str:
     return row.scheduler + (f" ({row.policy})" if row.policy not in ("", "unified") else "")
 
 
-def _values(rows: list[Row], name: str) -> list:
+def values_of(rows: list[Row], name: str) -> list:
     """The values of a parameter, in the order they were measured."""
     return list(dict.fromkeys(row.point[name] for row in rows if name in row.point))
 
 
-def _at(rows: list[Row], **point: object) -> list[Row]:
+def at(rows: list[Row], **point: object) -> list[Row]:
+    """The rows with these values of parameters."""
     return [row for row in rows if all(row.point.get(name) == value for name, value in point.items())]
 
 
@@ -91,7 +95,7 @@ def _categories(axis, values: list) -> list[int]:
 def film(experiment: Experiment, rows: list[Row]) -> Figure:
     """CPU shares stacked over the number of background processes, frame loss as a line: HuC's Figure 1 and 7.
     One panel per scheduler (across) and load (down)."""
-    loads = [load for load in _values(rows, "load") if load != "none"] or ["none"]
+    loads = [load for load in values_of(rows, "load") if load != "none"] or ["none"]
     schedulers = list(dict.fromkeys(label(row) for row in rows))
     figure, axes = pyplot.subplots(
         len(loads), len(schedulers), figsize=(1.2 + 2.7 * len(schedulers), 0.6 + 2.1 * len(loads)), squeeze=False, sharey=True
@@ -133,15 +137,15 @@ def latency(experiment: Experiment, rows: list[Row]) -> Figure:
     HuC's Figures 4 and 9."""
     plot = experiment.plot
     split = plot["lines"]
-    panels = [value for value in _values(rows, split) if value != "none"] or _values(rows, split)
+    panels = [value for value in values_of(rows, split) if value != "none"] or values_of(rows, split)
     # What else was varied becomes lines of its own style.
     styles = [
         name for name in experiment.varied([row.point for row in rows]) if name not in (plot["x"], split)
     ]
     figure, axes = pyplot.subplots(1, len(panels), figsize=(1.0 + 2.7 * len(panels), 3.0), squeeze=False, sharey=True)
-    counts = sorted(_values(rows, plot["x"]))
+    counts = sorted(values_of(rows, plot["x"]))
     for axis, panel in zip(axes[0], panels):
-        mine = _with_unloaded(rows, panel) if split == "load" else _at(rows, **{split: panel})
+        mine = _with_unloaded(rows, panel) if split == "load" else at(rows, **{split: panel})
         _latency_panel(axis, mine, experiment, counts, styles)
         axis.set_title(str(panel))
         axis.set_xlabel("background processes per CPU")
@@ -205,7 +209,7 @@ def cdf(rows: list[Row], series: str, split: str, unit: str) -> Figure:
     schedulers = list(dict.fromkeys(label(row) for row in rows))
     figure, axes = pyplot.subplots(1, len(schedulers), figsize=(1.0 + 3.4 * len(schedulers), 3.0), squeeze=False, sharey=True, sharex=True)
     palette = pyplot.get_cmap("tab10")
-    values = _values(rows, split)
+    values = values_of(rows, split)
     for axis, scheduler in zip(axes[0], schedulers):
         for row in (row for row in rows if label(row) == scheduler and row.series.get(series, {}).get("count")):
             points = Series.from_json(row.series[series]).cdf()
@@ -228,7 +232,7 @@ def cdf(rows: list[Row], series: str, split: str, unit: str) -> Figure:
 def bars(experiment: Experiment, rows: list[Row]) -> Figure:
     """Stacked bars per value of one parameter, the schedulers side by side: HuC's Figures 2, 8 and 10."""
     plot = experiment.plot
-    values = _values(rows, plot["x"])
+    values = values_of(rows, plot["x"])
     schedulers = list(dict.fromkeys(label(row) for row in rows))
     figure, axis = pyplot.subplots(figsize=(2.0 + 0.75 * len(values) * max(1, len(schedulers) * 0.6), 3.0))
     width = 0.8 / len(schedulers)
@@ -248,9 +252,10 @@ def bars(experiment: Experiment, rows: list[Row]) -> Figure:
             bottoms = [bottom + height for bottom, height in zip(bottoms, heights)]
         if len(plot["stack"]) > 1 and len(schedulers) > 1:
             for place, top in zip(places, bottoms):
-                axis.text(place, top, scheduler, rotation=90, ha="center", va="bottom", fontsize=7, color=colour(scheduler.split()[0]))
-    axis.set_xticks(range(len(values)), [str(value) for value in values])
-    axis.set_xlabel(plot["x"])
+                axis.text(place, top, f" {scheduler}", rotation=90, ha="center", va="bottom", fontsize=7, color=colour(scheduler.split()[0]))
+    # One value is no axis.
+    axis.set_xticks(range(len(values)) if len(values) > 1 else [], [str(value) for value in values] if len(values) > 1 else [])
+    axis.set_xlabel(plot["x"] if len(values) > 1 else "")
     axis.set_ylabel(plot["unit"])
     axis.margins(y=0.25 if len(plot["stack"]) > 1 and len(schedulers) > 1 else 0.05)
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -280,6 +285,9 @@ def draw(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
 def _parts(experiment: Experiment, rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows split by a parameter for which a film or latency plot has neither axis nor panel (the film's size, what is active)."""
     plot = experiment.plot
+    if plot["kind"] not in ("film", "latency", "cdf", "bars"):
+        split = plot.get("split")
+        return [(f"{split} {value}", at(rows, **{split: value})) for value in values_of(rows, split)] if split else [("", rows)]
     if plot["kind"] == "latency" and plot["lines"] != "load":
         split = None  # the load is told by line style there
     else:
@@ -287,11 +295,15 @@ def _parts(experiment: Experiment, rows: list[Row]) -> list[tuple[str, list[Row]
         split = next((name for name in experiment.varied([row.point for row in rows]) if name not in used), None)
     if split is None or plot["kind"] in ("cdf", "bars"):
         return [("", rows)]
-    return [(f"{split} {value}", _at(rows, **{split: value})) for value in _values(rows, split)]
+    return [(f"{split} {value}", at(rows, **{split: value})) for value in values_of(rows, split)]
 
 
 def _draw_part(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
+    from vmlab import plots_coop  # it draws with what is here
+
     plot = experiment.plot
+    if plot["kind"] in plots_coop.KINDS:
+        return [("", plots_coop.KINDS[plot["kind"]](experiment, rows))]
     if plot["kind"] == "film":
         return [("", film(experiment, rows))]
     if plot["kind"] == "cdf":
@@ -301,5 +313,5 @@ def _draw_part(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figur
     drawn = [("", latency(experiment, rows))]
     if "cdf" in plot and any(row.series.get(plot["cdf"], {}).get("count") for row in rows):
         worst = max(row.point["count"] for row in rows)
-        drawn.append((f"{worst:,} background processes per CPU", cdf(_at(rows, count=worst), plot["cdf"], "load", "ms")))
+        drawn.append((f"{worst:,} background processes per CPU", cdf(at(rows, count=worst), plot["cdf"], "load", "ms")))
     return drawn

@@ -37,8 +37,9 @@ LEFT_OUT_UNITS = (
 RUN_PREFIX = "limelight-lab-"
 OLDEST = (8, 1)
 RECIPE = "1"
-# Microseconds of virtual time between turns of the virtual CPUs: three CPUs' turns of a quarter of it are the error of a latency.
-TURN_US = 40
+# Microseconds of virtual time between the timers that end turns of the virtual CPUs: three CPUs' turns of a quarter of one are the error of a
+# latency. Two that are no multiples of each other, or the first two of four busy CPUs run at 0.36 of the speed of the third: see turns().
+TURNS_US = (48, 80)
 ICOUNT_SHIFT = 1
 """An instruction takes 2^shift ns of virtual time: 2 ns, 500 million a second and CPU."""
 
@@ -87,11 +88,19 @@ def turns(options: Options) -> list[str]:
     Under `-icount` they run one after the other, each until a share of the time to the next timer of the virtual clock. With
     busy CPUs and only the guest's own timers that is up to a millisecond, in which an interrupt of another CPU waits: a
     SCHED_FIFO task beside 16 spinning ones on 4 CPUs was dispatched after 0.19 ms (median) and 1.1 ms (p99), an artefact as large as what is
-    measured. A packet filter on a network that nobody uses sets a timer every TURN_US, which bounds it: 0.025 and 0.06 ms.
+    measured. A packet filter on a network that nobody uses sets a timer, which bounds it: with one of 40 us 0.025 and 0.06 ms.
+
+    A turn is a quarter (of four CPUs) of what is left to the next timer when the round begins. A timer that fires ends the round for every CPU, so
+    a few short rounds follow, each of a quarter of what the one before has left, and where the next timer finds the last of them depends on what
+    remains when its time is divided by four, and by four again. With one interval that is the same every time: of 40 us the four CPUs got 0.14,
+    0.14, 0.39 and 0.33 (measured, and computed from QEMU's source), so what a task took depended on the CPU that it was on. With these
+    two it is 0.25, 0.22, 0.29 and 0.24 (both). 32 and 48 are as even, and take twice as long on the machine that runs them. Where one of the four
+    is idle, the last of the others still gets half.
     """
     if options.fast or options.cpus == 1:
         return []
-    return ["-netdev", "hubport,id=turns,hubid=0", "-object", f"filter-buffer,id=turn,netdev=turns,interval={TURN_US}"]
+    filters = [["-object", f"filter-buffer,id=turn{interval},netdev=turns,interval={interval}"] for interval in TURNS_US]
+    return ["-netdev", "hubport,id=turns,hubid=0", *(word for words in filters for word in words)]
 
 
 def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> list[str]:

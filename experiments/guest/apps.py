@@ -22,6 +22,8 @@ FILM_FPS = 25
 FILM_GEOMETRY = {"small": "576x324", "large": "704x396"}
 #: Seconds an application runs before it is measured, once it is there: three rating periods.
 WARM_UP_S = 3.0
+#: Where Emacs looks for its settings, which are one line.
+EMACS_SETTINGS = Path("/tmp/emacs.d")
 
 
 @dataclass
@@ -87,7 +89,14 @@ def editor(which: str) -> Application:
     """vim or emacs in a terminal, typed into."""
     # Not by a key `i`: a disk that is slow today lets vim lose it, and of what is then typed as commands not all is to be seen. Without
     # -N (nocompatible) what the terminal answers to its questions begins with an escape that ends the inserting.
-    commands = {"vim": ("vim", "-N", "-u", "NONE", "-n", "-c", "startinsert"), "emacs": ("emacs", "-nw", "-Q")}
+    commands = {
+        "vim": ("vim", "-N", "-u", "NONE", "-n", "-c", "startinsert"),
+        "emacs": ("emacs", "-nw", "--no-splash", "--no-site-file", "--no-site-lisp", f"--init-directory={EMACS_SETTINGS}"),
+    }
+    if which == "emacs":
+        # As at a second start: at the first one it compiles its own Lisp for minutes of the guest's time.
+        EMACS_SETTINGS.mkdir(exist_ok=True)
+        (EMACS_SETTINGS / "early-init.el").write_text("(setq native-comp-jit-compilation nil)\n")
     group = desk.Group(which)
     group.start("xterm", "-T", which, "-geometry", "80x24+40+40", "-e", *commands[which])
     desk.wait_until(lambda: desk.processes(which), f"{which} in its terminal")

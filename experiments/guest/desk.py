@@ -74,9 +74,14 @@ def equal_sessions() -> None:
         (CGROUP_ROOT / "cgroup.subtree_control").write_text("-cpu")
 
 
+def scheduler() -> str:
+    """The scheduler that is measured, by its name in the laboratory."""
+    return os.environ.get("LIMELIGHT_SCHED", "")
+
+
 def at_floor() -> bool:
     """Whether what serves the person is to run above everything else, by its own rights: the yardstick `fifo`."""
-    return bool(os.environ.get("LIMELIGHT_FLOOR"))
+    return scheduler() == "fifo"
 
 
 def raise_to_floor(pid: int) -> None:
@@ -248,11 +253,13 @@ def start_load(kind: str, per_cpu: int, seed: int) -> Group | None:
 class Wakelat:
     """Records dispatch latency, effective quanta and context switches of `groups` (name -> pids) by the kernel's trace points."""
 
-    def __init__(self, seconds: int, groups: dict[str, list[int]]) -> None:
+    def __init__(self, seconds: int, groups: dict[str, list[int]], *options: str) -> None:
         self.out = Path(f"/tmp/wakelat-{os.getpid()}.json")
-        arguments = [f"{name}={','.join(map(str, pids))}" for name, pids in groups.items()]
+        arguments = [*options, *(f"{name}={','.join(map(str, pids))}" for name, pids in groups.items())]
+        # Above all others from its first instruction: beside real-time players it would not get to raise itself.
         self.program = subprocess.Popen(
-            ["wakelat", "--seconds", str(seconds), "--out", str(self.out), *arguments], stdout=subprocess.PIPE, text=True
+            ["chrt", "-f", "50", "wakelat", "--seconds", str(seconds), "--out", str(self.out), *arguments],
+            stdout=subprocess.PIPE, text=True, preexec_fn=become_instrument,
         )
         assert self.program.stdout is not None
         if self.program.stdout.readline().strip() != "started":
@@ -323,14 +330,14 @@ def write_result(metrics: dict[str, float], series_by_name: dict[str, dict]) -> 
     Path(os.environ["LIMELIGHT_RESULT"]).write_text(json.dumps(result))
 
 
-def run(measure) -> None:
-    """The main of every `measure`: sets the stage, measures, writes; explains what went wrong and exits with 1."""
+def run(measure, seconds: int = 0) -> None:
+    """The main of every `measure`: sets the stage, measures, writes; explains what went wrong and exits with 1. It may take `seconds` longer than most."""
     def hang(_number: int, frame) -> None:
-        raise Stalled(f"no end within {HANG_S} s; at {frame.f_code.co_name}, line {frame.f_lineno} of {frame.f_code.co_filename}")
+        raise Stalled(f"no end within {HANG_S + seconds} s; at {frame.f_code.co_name}, line {frame.f_lineno} of {frame.f_code.co_filename}")
 
     # Whoever hangs says where: the engine gives up some minutes later, and would have nothing to tell.
     signal.signal(signal.SIGALRM, hang)
-    signal.alarm(HANG_S)
+    signal.alarm(HANG_S + seconds)
     try:
         become_instrument()
         equal_sessions()

@@ -67,6 +67,25 @@ def scheduler_cost(desk_state: str, samples: int) -> tuple[dict, dict]:
     return metrics, {f"{what}_cost": desk.series(data["cost_ns"], data["source"], "us") for what, data in costs.items()}
 
 
+def poll_cost(samples: int) -> tuple[dict, dict]:
+    """What a call of coop_poll costs that leads to no switch, what that is made of, and a context switch as lmbench measures it: a token through pipes."""
+    costs: dict[str, dict] = {}
+    for what in ("yield", "known", "poll", "clock", "call"):
+        done = subprocess.run(["pollcost", what, str(samples)], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise desk.MeasureError("pollcost failed: its message is above")
+        costs[what] = json.loads(done.stdout)
+    if desk.scheduler() == "limelight" and not costs["poll"]["kept"]:
+        raise desk.MeasureError("limelight did not answer: this is not what coop_poll costs")
+    done = subprocess.run(["swcost", "wake", str(samples)], stdout=subprocess.PIPE, text=True, check=True)
+    costs["switch"] = json.loads(done.stdout)
+    metrics = {f"{what}_ns": float(sorted(data["cost_ns"])[len(data["cost_ns"]) // 2]) for what, data in costs.items()}
+    metrics["poll_to_yield"] = metrics["poll_ns"] / metrics["yield_ns"]
+    metrics["registered_ns"] = max(0.0, metrics["known_ns"] - metrics["yield_ns"])
+    metrics["call_of_library_ns"] = max(0.0, metrics["poll_ns"] - metrics["yield_ns"] - metrics["registered_ns"])
+    return metrics, {f"{what}_cost": desk.series(data["cost_ns"], data["source"], "us") for what, data in costs.items()}
+
+
 def _is_helper(pid: int) -> bool:
     """Whether this process of limelight is the per-login helper that watches a display."""
     return b"watch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

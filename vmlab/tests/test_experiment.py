@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import experiment
+from vmlab import experiment, plots_coop
 from vmlab.experiment import ExperimentError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,7 +37,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_every_experiment_of_the_repository_is_sound():
     """Each folder loads, has a measure and a README, a plot the report can draw, and bounds with reasons of more than a word."""
-    kinds = {"film", "latency", "cdf", "bars"}
+    kinds = {"film", "latency", "cdf", "bars", *plots_coop.KINDS}
     for folder in experiment.folders(ROOT):
         one = experiment.load(folder)
         assert (folder / "measure").is_file(), folder.name
@@ -68,6 +68,23 @@ def test_other_schedulers_and_more_cpus_are_measured_at_less(tmp_path):
     assert counts("eevdf", 4, "count=4") == [(4, "bursty")]
     with pytest.raises(ExperimentError, match="unknown key 'cuont'"):
         experiment.load(write(tmp_path, text.replace("peers = { count", "peers = { cuont")))
+
+
+def test_a_scheduler_is_measured_where_it_can_be(tmp_path):
+    """`only` holds in both forms: what means nothing to a scheduler is not measured with it, unless --set asks for it."""
+    text = GOOD.replace("[parameters.count]", "[only]\nlimelight = { count = [0] }\nothers = { count = [4, 10] }\n[parameters.count]", 1)
+    one = experiment.load(write(tmp_path, text))
+
+    def counts(scheduler, quick, *settings):
+        points = one.points(quick, list(settings))
+        return sorted({p["count"] for p in points if one.is_measured(p, scheduler, 1, list(settings), quick)})
+
+    assert counts("limelight", False) == counts("limelight", True) == [0]
+    assert counts("eevdf", False) == [4, 10]
+    assert counts("eevdf", True) == [4]
+    assert counts("limelight", True, "count=7") == [7]
+    with pytest.raises(ExperimentError, match="unknown key 'cuont'"):
+        experiment.load(write(tmp_path, text.replace("limelight = { count", "limelight = { cuont")))
 
 
 def test_set_overrides_and_keeps_the_kind(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import host, kernels, machine, outcome, packages, payload, qemu
+from vmlab import host, kernels, machine, outcome, packages, payload, player, qemu
 from vmlab.errors import LabError, UsageError
 
 AVAILABLE = [
@@ -23,6 +23,12 @@ def test_newest_kernel_is_by_number():
 def test_broken_kernel_is_passed_over():
     """A release known to have a broken BTF is not chosen although it is the newest, nor is 7.20 a 7.2."""
     assert packages.newest_kernel(AVAILABLE, "7.2", kernels.BROKEN) == "7.2.9+deb14"
+
+
+def test_the_libraries_behind_development_files_are_found():
+    """Of what a development package depends on, the library of whatever version the suite has, and nothing else."""
+    depends = "libavcodec61 (= 7:7.1.5-0+deb13u1), libavutil-dev (= 7:7.1.5-0+deb13u1), libc6 (>= 2.38), libswresample5 (= 7:7.1.5)"
+    assert player.LIBRARY.findall(depends) == ["libavcodec61", "libswresample5"]
 
 
 def test_missing_series_is_explained():

@@ -19,7 +19,11 @@ def rows_for(one: experiment.Experiment, value: float) -> list[Row]:
     """A row for every point of the quick form, all metrics of the columns and the plot set to `value`."""
     names = {column.metric for column in one.columns} | set(one.plot.get("stack", []))
     names |= {one.plot[key] for key in ("metric",) if key in one.plot}
-    series = {one.plot[key]: samples.Series.of([value, 2 * value], "ms", "a test").to_json() for key in ("cdf", "series") if key in one.plot}
+    for key in ("metrics", "x", "y"):
+        # Of each player, where it is a figure per player.
+        names |= {f"{name}{number}" for name in one.plot[key] for number in ("", ".1", ".2")} if isinstance(one.plot.get(key), dict) else set()
+    drawn = [*(one.plot[key] for key in ("cdf", "series") if key in one.plot), *one.plot.get("distributions", {})]
+    series = {name: samples.Series.of([value, 2 * value], "ms", "a test").to_json() for name in drawn}
     return [
         Row(scheduler, "", 1, "7.2", point, dict.fromkeys(names, value), {}, series, 1)
         for scheduler in one.schedulers
@@ -83,3 +87,10 @@ def test_headline_tells_only_what_was_measured(tmp_path):
     for name in ("picture.png", "picture.svg"):
         headline.save({"film": rows}, tmp_path / name)
         assert 1000 < (tmp_path / name).stat().st_size < 200_000
+
+
+def test_headline_is_of_one_kernel():
+    """What was measured on another kernel, be it earlier in the list, is no figure of the headline, whose text names one."""
+    on_other = dataclasses.replace(film_row("limelight", "bursty", 9.9), kernel="6.18")
+    lines = headline.table({"film": [on_other, film_row("limelight", "bursty", 0.4)]}).splitlines()
+    assert lines[2:] == ["| frames of a film lost | 10 bursty | 0.4 % |"]

@@ -13,7 +13,7 @@ from vmlab.results import Results
 ROOT = Path(__file__).resolve().parent.parent.parent
 CODE = ROOT / "scripts" / "code"
 #: What limelight is made of.
-FOLDERS = ("abi", "ctl", "daemon", "policy", "sched", "sense")
+FOLDERS = ("abi", "ctl", "daemon", "policy", "sched", "sense", "spec")
 
 
 def git(*words: str) -> str:

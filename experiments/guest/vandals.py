@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Somebody at the machine who means harm to whoever plays, with no more rights than any user has."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+#: Who is none of the players, and has a user's pages.
+USER = "person"
+DOOR = "/run/limelight/coop.sock"
+#: As long as anybody may measure.
+FOR_EVER_S = 3600
+#: No more than a message that is far too long.
+MESSAGE_BYTES = 4096
+#: Connections that are held open at once, and for how long each is asked on.
+CONNECTIONS = 20
+PAUSE_S = 0.01
+
+
+def knock(seed: int) -> None:
+    """Says nonsense, the beginning of sense, and sense, at the door of cooperative processes, and hangs up at any time."""
+    dice = random.Random(seed)
+    hello = (0x706F6F63).to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(8)
+    callers: list[socket.socket] = []
+    while True:
+        time.sleep(PAUSE_S)
+        try:
+            caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            caller.setblocking(False)
+            caller.connect(DOOR)
+            callers.append(caller)
+            word = dice.choice([hello, hello[: dice.randrange(16)], dice.randbytes(dice.randrange(1, MESSAGE_BYTES)), b""])
+            dice.choice(callers).send(word)
+        except OSError:
+            # Sent away, as it should be.
+            pass
+        while len(callers) > dice.randrange(CONNECTIONS):
+            callers.pop(dice.randrange(len(callers))).close()
+
+
+def who_is_in_charge() -> tuple[str, str, str]:
+    """Whether a sched_ext scheduler is, the how many-th, and by which daemon."""
+    kernel = Path("/sys/kernel/sched_ext")
+    daemon = subprocess.run(["pgrep", "-x", "limelight"], capture_output=True, text=True, check=False).stdout
+    return kernel.joinpath("state").read_text(), kernel.joinpath("enable_seq").read_text(), daemon
+
+
+class Vandals:
+    """COUNT processes of a user that scribble over their pages, one with threads that sleep until the past, as they say, and one at the door."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        # What one writes over its page may end itself, too: then it begins again.
+        again = f"while :; do vandal {FOR_EVER_S} $seed; seed=$((seed + {count})); sleep 0.1; done"
+        commands = [["sh", "-c", f"seed={seed + number}; {again}"] for number in range(count)]
+        if count:
+            commands += [["dueflood", "20", "0"], [sys.executable, "-c", Path(__file__).read_text(), str(seed)]]
+        self.programs = [
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, user=USER, group=USER, extra_groups=[], start_new_session=True)
+            for command in commands
+        ]
+
+    def __enter__(self) -> Vandals:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        ended = [program.args[0] for program in self.programs if program.poll() is not None]
+        for program in self.programs:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+        if not kind and ended:
+            raise RuntimeError(f"ended before it was told to, so that nothing was harmed: {ended}")
+
+
+if __name__ == "__main__":
+    knock(int(sys.argv[1]))
