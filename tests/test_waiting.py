@@ -58,8 +58,8 @@ def test_who_comes_to_pinned_ones_that_are_far_behind_waits_no_longer(guest: Gue
     assert seen["longest_s"] <= WAIT_S
     # One slice more or less of each, and the start of the third's Python.
     assert min(seen["shares"]) >= 0.9 * max(seen["shares"])
-    # It is behind those that spin at most wake-ups; where it is not, each of them has a slice before it.
-    assert seen["late_p50_s"] <= 0.005
+    # It comes where those stand who have not had their slice of 5 ms in this round: at most wake-ups no more than two of the three.
+    assert seen["late_p50_s"] <= 0.01
     assert seen["late_max_s"] <= 0.1
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Has two processes spin that only the first CPU can run, and one of nice 19 on the other, whose virtual time passes 68 times as fast; then
-come a third on the first CPU, which spins, too, and a fourth, which sleeps for 50 ms and works for one. Prints, as JSON, over SECONDS:
+come a third on the first CPU, which spins, too, and a fourth, which sleeps for 40 to 60 ms and works for one. Prints, as JSON, over SECONDS:
 what share of the first CPU each of the three that spin got, the third last, the longest wait of any of them, and how late the fourth was, at worst and mostly.
 """
 
@@ -16,11 +16,14 @@ seconds = int(sys.argv[1])
 FALL_BEHIND_S = 3
 SPIN = "while True: pass"
 SLEEP = f"""
-import json, time
+import json, random, time
+# Pauses of one length, a multiple of a slice's, would find the same point of a slice each time.
+pauses = random.Random(1)
 late, end = [], time.monotonic() + {seconds}
 while time.monotonic() < end:
-    due = time.monotonic() + 0.05
-    time.sleep(0.05)
+    pause = pauses.uniform(0.04, 0.06)
+    due = time.monotonic() + pause
+    time.sleep(pause)
     late.append(time.monotonic() - due)
     work = time.thread_time() + 0.001
     while time.thread_time() < work: pass

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs cooperative programs beside a load: adaptive.py KIND COUNT PROGRAM... where each PROGRAM is one `adaptive`'s options in one word,
+separated by commas. Prints what each of them saw, and the CPU time of the load in the meantime."""
+
+import json
+import subprocess
+import sys
+import time
+
+#: Until the load's processes are all there.
+SETTLE_S = 1.0
+#: And the programs, and they have their pages.
+BEGIN_NS = 4_000_000_000
+
+
+def figures(text: str) -> dict:
+    """What one program printed, its samples as percentiles in ms."""
+    seen = json.loads(text)
+    late = sorted(seen["late_ns"]) or [0]
+    seen = {name: value for name, value in seen.items() if not isinstance(value, list)}
+    seen |= {name: late[min(len(late) - 1, int(len(late) * part))] / 1e6 for name, part in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))}
+    return seen
+
+
+def main() -> None:
+    kind, count, *programs = sys.argv[1:]
+    load = subprocess.Popen(["hogs", kind, count], stdout=subprocess.DEVNULL) if int(count) else None
+    time.sleep(SETTLE_S)
+    begin = f"--begin-ns={time.monotonic_ns() + BEGIN_NS}"
+    running = [subprocess.Popen(["adaptive", begin, *program.split(",")], stdout=subprocess.PIPE, text=True) for program in programs]
+    seen = [figures(program.communicate()[0]) for program in running]
+    if load:
+        load.kill()
+    print(json.dumps(seen))
+
+
+main()

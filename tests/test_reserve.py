@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reservations (Redline): who has one keeps its periods beside any load, and nobody has what is not theirs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.guests import LIMELIGHT, Guest, on
+
+MACHINES = [LIMELIGHT]
+EVERY = [LIMELIGHT, replace(LIMELIGHT, cpus=4)]
+OLDER = replace(LIMELIGHT, kernel="6.18")
+#: Ten of each of the four kinds.
+LOAD = "spinning=10,bursty=10,chatty=10,make=10"
+FOLDER = "/etc/limelight/spec.d"
+#: A reservation of 5.2 ms in every 30; the program uses 5, so that its own start and the switches have a little of their own.
+LINE = "/usr/local/bin/reserved:Iact:5.2:30:R:-:-"
+PROGRAM = "/usr/local/bin/reserved 5000 30000"
+
+
+def _install(guest: Guest, *names: str) -> None:
+    """Makes programs of these names, each a file of its own."""
+    guest.check("; ".join(f"install -m 755 /usr/local/bin/shifting /usr/local/bin/{name}" for name in names))
+
+
+def _write(guest: Guest, *lines: str) -> None:
+    """Has these specifications in force, and no others."""
+    guest.check(f"mkdir -p {FOLDER}; printf '%s\\n' {' '.join(map(repr, lines)) or repr('')} >{FOLDER}/a.tab; limelight spec reload; sleep 0.5")
+
+
+def _specify(guest: Guest, *lines: str) -> None:
+    """The daemon is in charge, and these are in force for `reserved` and others of a line's names."""
+    guest.start_limelight()
+    _install(guest, *{line.split(":")[0].rsplit("/", 1)[1] for line in lines})
+    _write(guest, *lines)
+
+
+def _list(guest: Guest) -> list[dict]:
+    return json.loads(guest.check("limelight spec list --json"))["reservations"]
+
+
+def _share(before: dict, after: dict) -> float:
+    """What the first program had of the CPU between two looks."""
+    return (after["ran_s"][0] - before["ran_s"][0]) / (after["at_s"] - before["at_s"])
+
+
+def _states(view: dict) -> list[str]:
+    return [held["state"] for held in view["reservations"]]
+
+
+@on(*EVERY, OLDER)
+def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
+    """Beside ten of each kind of load for each CPU a program that wants 5 ms in every 30, and has them by its specification, is done in time in all
+    of 200 periods; a copy of it that has none is late."""
+    _specify(guest, LINE)
+    _install(guest, "other")
+    seen = guest.script("periods", LOAD, f"{PROGRAM} 2", f"{PROGRAM.replace('reserved', 'other')} 2")
+    reserved, other = seen["programs"]
+    assert reserved["periods"] == 67
+    assert reserved["missed"] == 0
+    # It would be done on time, if everybody had their turn.
+    assert other["missed"] > 0.1 * other["periods"]
+    assert [held["name"] for held in seen["seconds"][0]["reservations"]] == ["reserved"]
+
+
+@on(LIMELIGHT)  # on 6.18 DAMON takes minutes to look at as many pieces
+def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(guest: Guest) -> None:
+    """Beside a kernel thread that wakes up and then runs for 15 ms, again and again, all of 200 periods of 10 ms are kept, and of the
+    rest the thread has no more than a share: it runs before everybody for the first 0.25 ms of each time only, and before its class for 0.1 s."""
+    _specify(guest, "/usr/local/bin/reserved:Iact:2.3:10:R:-:-")
+    thread = guest.script("kdamond")["pid"]
+    look = f"cut -d' ' -f1 /proc/{thread}/schedstat; cut -d' ' -f1 /proc/uptime"
+    before_ns, before_s = map(float, guest.check(look).split())
+    seen = guest.script("periods", "spinning=3", "/usr/local/bin/reserved 2000 10000 2")
+    after_ns, after_s = map(float, guest.check(look).split())
+    assert seen["programs"][0]["periods"] == 200
+    assert seen["programs"][0]["missed"] == 0
+    # A quarter of what is left is a fifth; the kernel's own scheduler gives it half.
+    assert 0.15 < (after_ns - before_ns) / 1e9 / (after_s - before_s) < 0.5
+
+
+@on(replace(LIMELIGHT, cpus=1))
+def test_who_is_always_busy_gets_its_reservation_and_a_fair_share_and_is_not_starved_after(guest: Guest) -> None:
+    """Beside three equals one that never sleeps and has 10 ms in every 30 gets that, and of the rest no more than they do; when its line is removed
+    it has its share among them at once."""
+    _specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
+    end = f"rm {FOLDER}/a.tab; limelight spec reload"
+    seen = guest.script("periods", "spinning=3", "--at", "2.5", end, "/usr/local/bin/reserved 0 30000 6")["seconds"]
+    admitted = [second for second in seen if _states(second) == ["admitted"]]
+    ended = [second for second in seen if _states(second) == ["ended"] and second["ran_s"][0]]
+    # A third, less a period at the edges; and a quarter of the rest, with a slice of 5 ms more or less.
+    assert 0.32 <= _share(admitted[0], admitted[-1]) <= 0.333 + 0.667 / 4 + 0.02
+    # A quarter; of promise 4 a tenth, and the slice that it was ahead by.
+    assert 0.21 <= _share(ended[0], ended[-1]) <= 0.29
+
+
+def test_a_login_of_roots_is_not_locked_out_and_lasts_for_two_seconds_of_cpu(guest: Guest) -> None:
+    """Beside a hundred that spin root's login starts fifty programs in twice the time that it takes alone, a user's of the same program does not; and of
+    6 s one that never sleeps has no more than its 2, what comes back of them in the meantime, and its share."""
+    guest.start_limelight()
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
+    _write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-")
+    seen = guest.script("login")
+    assert seen["root_s"] <= 2 * seen["idle_s"]
+    assert seen["user_s"] >= 5 * seen["idle_s"]
+    assert 1.5 <= seen["burnt_s"] <= 3
+
+
+CHILDREN = """
+(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read never </run/reserve) &
+(exec sleep 100) &
+read never </run/reserve
+"""
+
+
+@pytest.mark.parametrize("inheritable", [False, True])
+def test_children_have_a_reservation_only_if_it_may_be_inherited(guest: Guest, inheritable: bool) -> None:
+    """Of a reserved shell's two children one uses more than 1 ms of CPU and one executes a program: each has a reservation of its own by flag I,
+    none without it; and the shell, which executes something else then, keeps its own only with it."""
+    guest.start_limelight()
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/shell; mkfifo /run/reserve")
+    _write(guest, f"/usr/local/bin/shell:Iact:2:100:{'IR' if inheritable else 'R'}:-:-")
+    guest.check(f"cat >/run/children <<'X'\n{CHILDREN}X")
+    shell = guest.background("/usr/local/bin/shell /run/children")
+    guest.check("sleep 1")
+    names = sorted(held["name"] for held in _list(guest))
+    assert names == (["shell", "shell", "sleep"] if inheritable else ["shell"])
+    guest.check(f"kill {shell}; pkill -x shell; pkill -x sleep; sleep 0.3")
+    assert not _list(guest)
+    executes = guest.background("/usr/local/bin/shell -c 'exec sleep 100'")
+    guest.check("sleep 0.5")
+    assert [held["pid"] for held in _list(guest)] == ([executes] if inheritable else [])
+
+
+IDLE = "1000 1000000 100"
+
+
+def _idle(guest: Guest, name: str, user: str = "root") -> int:
+    """Runs a program that hardly uses the CPU; returns its process id when it has executed."""
+    pid = guest.background(f"/usr/local/bin/{name} {IDLE}", user)
+    guest.check("sleep 0.3")
+    return pid
+
+
+def test_who_has_no_room_is_refused_and_has_it_later(guest: Guest) -> None:
+    """Of two that want half of the CPU, of which the first uses what it has, the second is refused: R_hi is 80 %. When the first has ended it is
+    admitted within two windows."""
+    _specify(guest, "/usr/local/bin/reserved:Iact:50:100:R:-:-")
+    # One that idles has its load forgotten in 4 s, and how many pass until both are looked at is the laboratory's doing.
+    first = guest.background("/usr/local/bin/reserved 45000 100000 100")
+    guest.check("sleep 0.3")
+    second = _idle(guest, "reserved")
+    assert {held["pid"]: held["state"] for held in _list(guest)} == {first: "admitted", second: "refused"}
+    guest.check(f"kill {first}")
+    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in _list(guest)] == [(second, "admitted")], "the second is admitted", 8)
+
+
+def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> None:
+    """Three that were each admitted for 40 %, as they use little, want all of it: one is revoked within a window and two samples, the others keep
+    theirs, and it has its own back within two windows of their end."""
+    _specify(guest, *(f"/usr/local/bin/reserved{n}:Iact:{40 + n}:100:R:-:-" for n in range(3)))
+    # The third is admitted when S_load has decayed far enough twice, and one is given back every fourth pass: 14 s, and two passes more.
+    change, end, last = 22, 30, 40
+    programs = [f"/usr/local/bin/reserved{n} 1000 100000 {last if n == 2 else end} {change} {38000 + 1000 * n}" for n in range(3)]
+    seen = guest.script("periods", "-", *programs)["seconds"]
+
+    def states(least_s: float, most_s: float) -> list[dict]:
+        return [{held["name"]: held["state"] for held in view["reservations"]} for view in seen if least_s <= view["at_s"] <= most_s]
+
+    all_three = dict.fromkeys(("reserved0", "reserved1", "reserved2"), "admitted")
+    assert all_three in states(0, change)
+    # It used most; they share out 114 %, of which R_load is more than 90 % after four seconds. A look a second.
+    assert all_three | {"reserved2": "revoked"} in states(change + 1, change + 7)
+    assert all(view.get(name) == "admitted" for view in states(change, end - 1) for name in ("reserved0", "reserved1"))
+    assert {"reserved2": "admitted"} in states(end, end + 9)
+
+
+def test_a_reload_changes_what_is_held(guest: Guest) -> None:
+    """Lines that change, go, come back and are wrong take effect on who runs already; a wrong one harms no other."""
+    _specify(guest, LINE)
+    pid = _idle(guest, "reserved")
+
+    def held() -> list[tuple]:
+        return [(one["pid"], one["state"], one["runtime_ms"]) for one in _list(guest) if one["state"] != "ended"]
+
+    assert held() == [(pid, "admitted", 5.2)]
+    _write(guest, LINE.replace("5.2", "6"), "/nonsense:Iact", "nothing")
+    assert held() == [(pid, "admitted", 6.0)]
+    assert json.loads(guest.check("limelight spec list --json"))["complaints"] == 2
+    _write(guest)
+    assert held() == []
+    _write(guest, LINE.replace("5.2", "6"))
+    assert held() == [(pid, "admitted", 6.0)]
+
+
+def test_a_specification_is_for_the_file_that_is_there(guest: Guest) -> None:
+    """A program that was replaced has its reservation from the next look on, and who runs the old one keeps what it has; a copy elsewhere has none,
+    and what a user mounts in its place for himself neither."""
+    _specify(guest, LINE)
+    old = _idle(guest, "reserved")
+    guest.check("cp /usr/local/bin/reserved /usr/local/bin/new && mv /usr/local/bin/new /usr/local/bin/reserved && cp /usr/local/bin/reserved /tmp/reserved")
+    # A look every 2 s.
+    guest.check("sleep 4")
+    new = _idle(guest, "reserved")
+    guest.check("cp /usr/local/bin/hogs /tmp/mine; chmod 755 /tmp/mine")
+    guest.background(f"/tmp/reserved {IDLE}")
+    own = "mount --bind /tmp/mine /usr/local/bin/reserved && exec /usr/local/bin/reserved bursty 1 --seconds 100"
+    guest.background(f"unshare -rm sh -c '{own}'")
+    guest.check("sleep 1")
+    assert guest.processes("reserved") and len(guest.processes("reserved")) >= 4, "the mount did not succeed"
+    assert {held["pid"] for held in _list(guest)} == {old, new}
+
+
+def test_a_user_may_ask_within_limits(guest: Guest) -> None:
+    """A user's request is for their own processes, for a quarter of a CPU and eight of them altogether, and ends with the program that it was for."""
+    guest.start_limelight()
+    _install(guest, "other")
+    pids = [_idle(guest, "other", "person") for _ in range(2)]
+    root = _idle(guest, "other")
+
+    def ask(pid: int, runtime: int, user: str = "person") -> int:
+        return guest.run(f"limelight spec request {pid} {runtime} 100", user).status
+
+    assert ask(pids[0], 15) == 0
+    assert ask(pids[1], 15) != 0, "30 % of a CPU"
+    assert ask(pids[1], 10) == 0
+    assert ask(root, 1) != 0, "root's process"
+    assert ask(1, 1) != 0
+    assert ask(root, 30, "root") == 0
+    assert sorted(held["pid"] for held in _list(guest)) == sorted([*pids, root])
+    guest.check(f"kill {pids[0]}; sleep 1.5")
+    assert ask(pids[1], 20) == 0, "there is room again"
+
+
+def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
+    """What has ended and is still there for its parent to ask for can have none: nothing would end that."""
+    guest.start_limelight()
+    forks = 'import os, time; p = os.fork() or os._exit(0); open("/run/test/zombie", "w").write(str(p)); time.sleep(100)'
+    parent = guest.background(f"python3 -c '{forks}'")
+    guest.check("sleep 1; grep -q '^State:.Z' /proc/$(cat /run/test/zombie)/status")
+    guest.run("limelight spec request $(cat /run/test/zombie) 5 100")
+    guest.check(f"kill {parent}; sleep 0.5")
+    assert not _list(guest)
+
+
+@on(replace(LIMELIGHT, cpus=4))
+def test_a_reservation_goes_where_its_process_may_run(guest: Guest) -> None:
+    """When it may run on other CPUs only, it is admitted on one of those from its next wake-up on, and the load goes with it."""
+    _specify(guest, LINE)
+    pid = guest.background("taskset -c 1 /usr/local/bin/reserved 1000 100000 100")
+    for cpu in (1, 3, 2):
+        guest.check(f"taskset -p -c {cpu} {pid}; sleep 1.5")
+        view = json.loads(guest.check("limelight spec list --json"))
+        assert [(held["state"], held["cpu"]) for held in view["reservations"]] == [("admitted", cpu)]
+        assert [one["reservations"] for one in view["cpus"]] == [int(number == cpu) for number in range(4)]
+
+
+@on(LIMELIGHT, OLDER)
+def test_who_has_ended_holds_nothing(guest: Guest) -> None:
+    """A thousand programs with specifications come and go, and as many children without a program: no reservation stays, no load that is expected
+    of them, and the daemon has not grown by a page for each hundred."""
+    daemon = guest.start_limelight()
+    guest.check("install -m 755 /bin/true /usr/local/bin/short; install -m 755 $(readlink -f /bin/sh) /usr/local/bin/shell")
+    _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-", "/usr/local/bin/shell:Iact:1:100:IR:-:-")
+    rss = f"awk '/VmRSS/ {{print $2}}' /proc/{daemon}/status"
+    before = int(guest.check(rss))
+    forks = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); short & short; (:) & (:); done; wait"
+    guest.check(["/usr/local/bin/shell", "-c", forks])
+    guest.check("sleep 1")
+    view = json.loads(guest.check("limelight spec list --json"))
+    assert not view["reservations"]
+    assert view["cpus"][0]["reservations"] == 0 and view["cpus"][0]["admitted_pct"] == 0
+    # A malloc arena grows by 128 KiB at a time.
+    assert int(guest.check(rss)) - before <= 512
+
+
+def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
+    """The daemon is killed and another one started: who runs has what its specification says."""
+    _specify(guest, LINE)
+    pid = _idle(guest, "reserved")
+    guest.check("pkill -9 -x limelight; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.1; done")
+    guest.start_limelight()
+    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in _list(guest)] == [(pid, "admitted")], "it holds its reservation", 5)
+
+
+@on(replace(LIMELIGHT, cpus=4))
+def test_whatever_is_done_to_reserved_processes_leaves_nothing(guest: Guest) -> None:
+    """Reserved processes fork, thread and execute in loops, and are stopped, traced, moved, made real-time and asked for again while the lines are
+    changed and read: limelight stays in charge, and when they have ended no reservation and no admitted load is left."""
+    guest.start_limelight()
+    guest.script("abuse", 2)
+    assert guest.state() == "enabled", guest.log()
+
+    def view() -> dict:
+        return json.loads(guest.check("limelight spec list --json"))
+
+    guest.wait_for(lambda: not view()["reservations"], "no reservation is left", 5)
+    guest.check("sleep 1.5")
+    assert [(cpu["reservations"], cpu["admitted_pct"]) for cpu in view()["cpus"]] == [(0, 0)] * guest.machine.options.cpus
