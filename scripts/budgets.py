@@ -48,8 +48,8 @@ def limit_of(path: Path) -> int:
 
 
 def licence_of(path: Path) -> str:
-    """What a file is under: libcoop, and the boundary it shares with the scheduler, so that anyone may link it."""
-    return "MIT" if path.parts[0] == "coop" or path.name == "coop_abi.h" else "GPL-2.0-only"
+    """What a file is under: libcoop, the boundary it shares with the scheduler, and its examples, so that anyone may link and copy them."""
+    return "MIT" if path.parts[0] in ("coop", "examples") or path.name == "coop_abi.h" else "GPL-2.0-only"
 
 
 def faults(path: Path, text: str) -> Iterator[str]:

@@ -48,10 +48,10 @@ def test_a_licence_is_asked_for():
 
 
 def test_the_library_for_applications_is_mit():
-    """Files of coop/ and the boundary it shares are MIT, all others GPL: a slip either way would keep programs from linking it, or give
-    the scheduler away. Its public header has the budget of a header."""
+    """Files of coop/, of its examples/ and the boundary it shares are MIT, all others GPL: a slip either way would keep programs from linking
+    it, or give the scheduler away. Its public header has the budget of a header."""
     mit = "/* SPDX-License-Identifier: MIT */\n"
-    for name in ("coop/src/loop.c", "abi/include/coop_abi.h"):
+    for name in ("coop/src/loop.c", "examples/player/src/play.c", "abi/include/coop_abi.h"):
         assert list(faults(Path(name), mit)) == []
         assert "says MIT" in next(faults(Path(name), mit.replace("MIT", "GPL-2.0-only")))
     assert "says GPL-2.0-only" in next(faults(Path("sched/bpf/a.h"), mit))
