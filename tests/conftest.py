@@ -2,7 +2,8 @@
 """Machines for the tests of the whole: every test gets a fresh one, in virtual time, so that bounds in seconds hold on any host.
 
 A test module names its machines in MACHINES, a list of vmlab.machine.Options; each of its tests runs in each of them. A test that needs
-others has its own list as the attribute `machines` (the decorator `on`).
+others has its own list as the attribute `machines` (the decorator `on`). Those of ELSEWHERE, or of `elsewhere`, come with --everywhere only: a
+machine of its own costs minutes to boot, one with four CPUs and the long-term kernel eight, and most tests say the same there.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ def _name(options: machine.Options) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Tests that cannot fail are worth nothing: this makes those of limelight's doing fail."""
     parser.addoption("--idle-daemon", action="store_true", help="start no limelight: to see that the tests can fail")
+    parser.addoption("--everywhere", action="store_true", help="run each test in all of its machines, also those that are slow to emulate")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs each test in each of its machines."""
     if "guest" in metafunc.fixturenames:
-        machines = getattr(metafunc.function, "machines", None) or metafunc.module.MACHINES
+        marked = metafunc.function
+        own = hasattr(marked, "machines")
+        machines = list(marked.machines if own else metafunc.module.MACHINES)
+        elsewhere = marked.elsewhere if own else getattr(metafunc.module, "ELSEWHERE", [])
+        skip = [] if metafunc.config.getoption("--everywhere") else [pytest.mark.skip(reason="slow to emulate: ./test --everywhere system")]
+        machines += [pytest.param(options, marks=skip) for options in elsewhere]
         metafunc.parametrize("guest", machines, ids=_name, indirect=True)
 
 

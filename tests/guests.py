@@ -14,18 +14,20 @@ SCRIPTS = Path(__file__).resolve().parent / "guest"
 STATE = "/sys/kernel/sched_ext/state"
 #: Loading takes 2 s of the laboratory's slow CPU, mostly in the kernel's verifier; many times that on four CPUs under load.
 LOAD_S = 120
-#: Every series of kernels the project is tested on, and one CPU and four: a scheduler has different bugs on each.
-EVERYWHERE = [Options(kernel=kernel, cpus=cpus) for kernel in ("7.2", "6.18") for cpus in (1, 4)]
 #: Limelight is in charge when the test begins: the state of such a machine is kept (vmlab/warm.py), so that it is loaded once, not for every test.
 LIMELIGHT = Options(sched="limelight")
 DESKTOP = replace(LIMELIGHT, desktop=True)
+#: The long-term kernel and several CPUs: a scheduler has different bugs on each.
+OLDER = {"kernel": "6.18"}
+FOUR = {"cpus": 4}
 
 
-def on(*machines: Options) -> Callable:
-    """Has a test run in these machines instead of its module's."""
+def on(*machines: Options, elsewhere: Sequence[Options] = ()) -> Callable:
+    """Has a test run in these machines instead of its module's, and with --everywhere in those of `elsewhere`, too."""
 
     def mark(function: Callable) -> Callable:
         function.machines = list(machines)
+        function.elsewhere = list(elsewhere)
         return function
 
     return mark

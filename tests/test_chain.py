@@ -4,9 +4,10 @@
 import json
 from dataclasses import replace
 
-from tests.guests import DESKTOP, Guest, on
+from tests.guests import DESKTOP, FOUR, OLDER, Guest, on
 
-MACHINES = [DESKTOP, replace(DESKTOP, kernel="6.18", cpus=4)]
+MACHINES = [DESKTOP]
+ELSEWHERE = [replace(DESKTOP, **OLDER, **FOUR)]
 #: The next key of a person who types 8 a second.
 NEXT_KEY_S = 0.125
 #: What a terminal and its program drew while they started is forgotten by then.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guests import DESKTOP, LIMELIGHT, Guest, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
@@ -46,7 +46,7 @@ def _assert_timely(player: dict) -> None:
 
 
 @pytest.mark.parametrize("kind", ["spinning", "bursty", "chatty", "make"])
-@on(LIMELIGHT, replace(LIMELIGHT, kernel="6.18"))
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     """Eight players that could each take all the CPU and four others: every timer within 1 ms of its time, and the CPU is shared evenly."""
     players = _play(guest, kind, OTHERS, *(_player(number) for number in range(PLAYERS)))
@@ -93,7 +93,7 @@ def test_who_is_always_due_gains_nothing(guest: Guest) -> None:
     assert greedy["kept"] < greedy["timers"]
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_a_thread_stays_on_its_cpu_and_shares_it(guest: Guest) -> None:
     """On four CPUs twelve players spread evenly and share evenly beside eight others."""
     players = _play(guest, "spinning", 2 * PLAYERS, *(_player(number) for number in range(12)))
@@ -183,7 +183,7 @@ def test_who_sleeps_until_the_past_interrupts_nobody(guest: Guest) -> None:
     assert after["dispatched_other"] - before["dispatched_other"] <= 10 * (400 + 4 * 50)
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_to_change_where_a_thread_may_run_is_no_sleep(guest: Guest) -> None:
     """Somebody changes the affinity of four players 1,000 times while they play: that moves them, and demotes nobody."""
     guest.start_limelight()

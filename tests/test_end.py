@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.guests import DESKTOP, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, FOUR, OLDER, Guest, assert_unchanged, on
 from vmlab.machine import Options
 
 MACHINES = [DESKTOP]
@@ -18,7 +18,7 @@ BLOWS = {
 }
 
 
-@on(Options(desktop=True), Options(desktop=True, kernel="6.18", cpus=4))
+@on(Options(desktop=True), elsewhere=[Options(desktop=True, **OLDER, **FOUR)])
 @pytest.mark.parametrize("blow", BLOWS)
 def test_the_kernels_scheduler_is_back_within_a_second(guest: Guest, blow: str) -> None:
     """Beside ten bursty processes, killed or taken off, it is gone within 1 s with its helpers, and every knob is as before."""

@@ -3,9 +3,9 @@
 
 from dataclasses import replace
 
-from tests.guests import LIMELIGHT, Guest, on
+from tests.guests import FOUR, LIMELIGHT, Guest, on
 
-MACHINES = [LIMELIGHT, replace(LIMELIGHT, cpus=4)]
+MACHINES = [LIMELIGHT, replace(LIMELIGHT, **FOUR)]
 #: Seconds measured: some hundred slices for each process.
 SECONDS = 5
 #: A tenth: with slices of 5 ms and this many seconds, what is left over at the edges is a hundredth; the rest is for several CPUs.
@@ -51,7 +51,7 @@ def test_cpu_weight_is_respected_after_changes(guest: Guest) -> None:
     assert _close(groups["b"] / groups["a"], 3.0), groups
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_cpu_weight_is_respected_beside_one_alone_on_its_cpu(guest: Guest) -> None:
     """Of a cgroup's two processes one, alone on its CPU, is made nicer and back as it runs: the other still has but half of the weight."""
     guest.start_limelight()
@@ -59,7 +59,7 @@ def test_cpu_weight_is_respected_beside_one_alone_on_its_cpu(guest: Guest) -> No
     assert _close(whole / half, 2.0), f"{half} s against {whole} s"
 
 
-@on(replace(LIMELIGHT, cpus=4, llcs=2))
+@on(elsewhere=[replace(LIMELIGHT, **FOUR, llcs=2)])
 def test_equals_get_equal_shares_whatever_cache(guest: Guest) -> None:
     """Nine equal processes, seven of them on the two CPUs of one cache, one on each of the other's, are let go: Jain's index is at least 0.98."""
     guest.start_limelight()
@@ -84,7 +84,7 @@ def test_equals_get_equal_shares(guest: Guest) -> None:
     assert _jain(ran) >= 0.98, ran
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_who_goes_from_cpu_to_cpu_gains_nothing(guest: Guest) -> None:
     """A process that changes where it may run after each millisecond, beside three on each CPU that stay there, gets no more than its share of a CPU."""
     guest.start_limelight()

@@ -3,9 +3,10 @@
 
 from dataclasses import replace
 
-from tests.guests import LIMELIGHT, LOAD_S, Guest, on
+from tests.guests import FOUR, LIMELIGHT, LOAD_S, OLDER, Guest, on
 
-MACHINES = [replace(LIMELIGHT, cpus=4), replace(LIMELIGHT, cpus=4, kernel="6.18")]
+MACHINES = [replace(LIMELIGHT, **FOUR)]
+ELSEWHERE = [replace(LIMELIGHT, **OLDER, **FOUR)]
 
 
 def _in_charge_again(guest: Guest, daemon: int, changes: int) -> None:
@@ -46,7 +47,7 @@ def test_cpus_may_go_and_come_back(guest: Guest) -> None:
     assert all(end - begin >= 50 for begin, end in zip(before, after)), f"ticks at work: {before}, and a second later {after}"
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_it_sleeps_and_wakes_with_the_machine(guest: Guest) -> None:
     """After a suspend to memory, as far as the kernel's own test of it goes (all CPUs but one off), limelight is in charge again."""
     daemon = guest.start_limelight()

@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guests import LIMELIGHT, Guest, on
+from tests.guests import FOUR, LIMELIGHT, OLDER, Guest, on
 
 MACHINES = [LIMELIGHT]
-EVERY = [LIMELIGHT, replace(LIMELIGHT, cpus=4)]
-OLDER = replace(LIMELIGHT, kernel="6.18")
 #: Ten of each of the four kinds.
 LOAD = "spinning=10,bursty=10,chatty=10,make=10"
 FOLDER = "/etc/limelight/spec.d"
@@ -51,7 +49,7 @@ def _states(view: dict) -> list[str]:
     return [held["state"] for held in view["reservations"]]
 
 
-@on(*EVERY, OLDER)
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR), replace(LIMELIGHT, **OLDER))
 def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
     """Beside ten of each kind of load for each CPU a program that wants 5 ms in every 30, and has them by its specification, is done in time in all
     of 200 periods; a copy of it that has none is late."""
@@ -82,7 +80,7 @@ def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(gu
     assert 0.15 < (after_ns - before_ns) / 1e9 / (after_s - before_s) < 0.5
 
 
-@on(replace(LIMELIGHT, cpus=1))
+@on(LIMELIGHT)
 def test_who_is_always_busy_gets_its_reservation_and_a_fair_share_and_is_not_starved_after(guest: Guest) -> None:
     """Beside three equals one that never sleeps and has 10 ms in every 30 gets that, and of the rest no more than they do; when its line is removed
     it has its share among them at once."""
@@ -246,7 +244,7 @@ def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
     assert not _list(guest)
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_a_reservation_goes_where_its_process_may_run(guest: Guest) -> None:
     """When it may run on other CPUs only, it is admitted on one of those from its next wake-up on, and the load goes with it."""
     _specify(guest, LINE)
@@ -258,7 +256,7 @@ def test_a_reservation_goes_where_its_process_may_run(guest: Guest) -> None:
         assert [one["reservations"] for one in view["cpus"]] == [int(number == cpu) for number in range(4)]
 
 
-@on(LIMELIGHT, OLDER)
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_who_has_ended_holds_nothing(guest: Guest) -> None:
     """A thousand programs with specifications come and go, and as many children without a program: no reservation stays, no load that is expected
     of them, and the daemon has not grown by a page for each hundred."""
@@ -286,7 +284,7 @@ def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
     guest.wait_for(lambda: [(held["pid"], held["state"]) for held in _list(guest)] == [(pid, "admitted")], "it holds its reservation", 5)
 
 
-@on(replace(LIMELIGHT, cpus=4))
+@on(replace(LIMELIGHT, **FOUR))
 def test_whatever_is_done_to_reserved_processes_leaves_nothing(guest: Guest) -> None:
     """Reserved processes fork, thread and execute in loops, and are stopped, traced, moved, made real-time and asked for again while the lines are
     changed and read: limelight stays in charge, and when they have ended no reservation and no admitted load is left."""

@@ -3,13 +3,13 @@
 
 import json
 
-from tests.guests import DESKTOP, EVERYWHERE, LIMELIGHT, LOAD_S, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, OLDER, Guest, assert_unchanged, on
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 
 
-@on(*EVERYWHERE)
+@on(Options(), Options(**OLDER), Options(**FOUR), elsewhere=[Options(**OLDER, **FOUR)])
 def test_takes_over_and_gives_back(guest: Guest) -> None:
     """The daemon takes charge of every task; after SIGTERM the kernel's own scheduler is back and nothing is left changed."""
     before = guest.knobs()

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from tests.guests import DESKTOP, LIMELIGHT, Guest, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
 
 MACHINES = [LIMELIGHT]
 RUNNABLE = 1000
@@ -44,7 +44,7 @@ def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
     _waits_beside_a_greedy_client(guest, RUNNABLE, 4)
 
 
-@on(replace(DESKTOP, cpus=4))
+@on(elsewhere=[replace(DESKTOP, **FOUR)])
 def test_the_pinned_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
     """The same for ten processes that only the greedy program's CPU can run, and ten on each other one."""
     _waits_beside_a_greedy_client(guest, "--pin", PINNED, 3)
@@ -73,7 +73,7 @@ def _spin_in_real_time(guest: Guest, seconds: int) -> None:
     guest.check(f"kill {load}")
 
 
-@on(LIMELIGHT, replace(LIMELIGHT, cpus=4), replace(LIMELIGHT, cpus=4, kernel="6.18"))
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR), elsewhere=[replace(LIMELIGHT, **OLDER, **FOUR)])
 def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
     """A SCHED_FIFO process that spins on the first CPU for 15 s leaves limelight in charge: 6.18, with no server
     for sched_ext tasks, has what is pinned there wait for the whole of that, so there the watchdog waits for longer."""
@@ -83,7 +83,7 @@ def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
     assert guest.is_running(daemon)
 
 
-@on(replace(LIMELIGHT, cpus=4, kernel="6.18", faults="collect"))
+@on(elsewhere=[replace(LIMELIGHT, **OLDER, **FOUR, faults="collect")])
 def test_a_real_time_hog_that_ends_it_is_named(guest: Guest) -> None:
     """On 6.18, where no sched_ext scheduler can help what is pinned to a hogged CPU, 50 s of that end it, and its log says what may have."""
     daemon = guest.start_limelight()
