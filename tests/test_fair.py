@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from tests.guests import FOUR, LIMELIGHT, Guest, on
 
-MACHINES = [LIMELIGHT, replace(LIMELIGHT, **FOUR)]
+MACHINES = [LIMELIGHT]
+ELSEWHERE = [replace(LIMELIGHT, **FOUR)]
 #: Seconds measured: some hundred slices for each process.
 SECONDS = 5
 #: A tenth: with slices of 5 ms and this many seconds, what is left over at the edges is a hundredth; the rest is for several CPUs.
@@ -44,6 +45,7 @@ def test_cpu_weight_is_respected_down_the_tree(guest: Guest) -> None:
     assert _close(groups["top/y"] / groups["top/x"], 3.0), groups
 
 
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR))
 def test_cpu_weight_is_respected_after_changes(guest: Guest) -> None:
     """What was made nicer, real-time, pinned or another cgroup's, and back again, while it ran or waited, counts as before."""
     guest.start_limelight()
@@ -77,6 +79,7 @@ def test_nice_is_respected(guest: Guest) -> None:
     assert _close(sum(ran[:per_cpu]) / sum(ran[per_cpu:]), NICE_0_TO_5), ran
 
 
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR))
 def test_equals_get_equal_shares(guest: Guest) -> None:
     """Equal processes get equal time: Jain's index of their CPU times is at least 0.98."""
     guest.start_limelight()

@@ -49,7 +49,7 @@ def _states(view: dict) -> list[str]:
     return [held["state"] for held in view["reservations"]]
 
 
-@on(LIMELIGHT, replace(LIMELIGHT, **FOUR), replace(LIMELIGHT, **OLDER))
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR), elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
     """Beside ten of each kind of load for each CPU a program that wants 5 ms in every 30, and has them by its specification, is done in time in all
     of 200 periods; a copy of it that has none is late."""

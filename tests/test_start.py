@@ -9,7 +9,7 @@ from vmlab.machine import Options
 MACHINES = [LIMELIGHT]
 
 
-@on(Options(), Options(**OLDER), Options(**FOUR), elsewhere=[Options(**OLDER, **FOUR)])
+@on(Options(), Options(**OLDER), elsewhere=[Options(**FOUR), Options(**OLDER, **FOUR)])
 def test_takes_over_and_gives_back(guest: Guest) -> None:
     """The daemon takes charge of every task; after SIGTERM the kernel's own scheduler is back and nothing is left changed."""
     before = guest.knobs()
@@ -49,7 +49,7 @@ def test_root_is_needed(guest: Guest) -> None:
     assert guest.state() == "disabled"
 
 
-@on(Options(sched="scx_bpfland"))
+@on(elsewhere=[Options(sched="scx_bpfland")])
 def test_another_scheduler_is_left_in_charge(guest: Guest) -> None:
     """Where another sched_ext scheduler is loaded, `limelight run` names it, says what to do, and leaves it and everything else alone."""
     before = guest.knobs()
