@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         own = hasattr(marked, "machines")
         machines = list(marked.machines if own else metafunc.module.MACHINES)
         elsewhere = marked.elsewhere if own else getattr(metafunc.module, "ELSEWHERE", [])
-        skip = [] if metafunc.config.getoption("--everywhere") else [pytest.mark.skip(reason="slow to emulate, or needs a peer built: ./test --everywhere system")]
+        skip = [] if metafunc.config.getoption("--everywhere") else [pytest.mark.skip(reason="slow to emulate, or to build: ./test --everywhere system")]
         machines += [pytest.param(options, marks=skip) for options in elsewhere]
         metafunc.parametrize("guest", machines, ids=_name, indirect=True)
 
