@@ -137,15 +137,19 @@ impl Reserve {
         let Some(found) = self.worker.take()? else { return Ok(()) };
         let took = self.under_way_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         self.look_after = Instant::now() + LOOK.max(took * REST_FACTOR);
+        let is_read = matches!(found, Found::Read(_));
         let done = match found {
             Found::Read(read) => self.put_in_force(kernel, read),
             Found::InCgroups(found) => self.serve_cgroups(kernel, found),
+            Found::Running(pids) => self.adopt(kernel, pids),
         };
         if let Err(error) = done {
             warn!("{error:#}");
         }
         if self.read_again {
             self.read();
+        } else if is_read {
+            self.begin(Job::Run);
         }
         Ok(())
     }
@@ -185,16 +189,21 @@ impl Reserve {
                 let _ = kernel.retire(number, held.tgid)?;
             }
         }
+        if before != self.specs.len() {
+            info!("{} specifications are in force", self.specs.len());
+        }
+        Ok(())
+    }
+
+    /// These processes have, by their executables, what the specifications in force say.
+    fn adopt(&mut self, kernel: &impl Kernel, running: Vec<u32>) -> Result<()> {
         // As it is now. One that was taken back for good does not come back by itself when its line does.
         let mut held = kernel.reservations();
         held.retain(|(_, held)| held.state != LL_RESERVATION_RETIRED);
-        for pid in read.running.into_iter().filter(|&pid| !self.holds_its_own(&held, pid)) {
+        for pid in running.into_iter().filter(|&pid| !self.holds_its_own(&held, pid)) {
             if kernel.adopt(pid)? {
                 follow(kernel, pid)?;
             }
-        }
-        if before != self.specs.len() {
-            info!("{} specifications are in force", self.specs.len());
         }
         Ok(())
     }

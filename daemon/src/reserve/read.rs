@@ -5,7 +5,7 @@
 //! replaced (a package upgrade), and who is in a unit or an app that has a specification. Looking comes again and again; it rests after
 //! each time for a hundred times the CPU that it took.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -46,8 +46,6 @@ pub struct Read {
     pub executables: Vec<Executable>,
     /// What names no executable: apps and units.
     pub by_cgroup: Vec<Spec>,
-    /// Who runs one of the executables.
-    pub running: Vec<u32>,
     /// What is wrong with the files.
     pub complaints: Vec<Complaint>,
 }
@@ -59,6 +57,9 @@ pub enum Job {
     Read,
     /// See what has changed.
     Look,
+    /// Find who runs one of the executables. After the scheduler was told of these: who executes one before that is found here, and who does so later is
+    /// noticed there.
+    Run,
 }
 
 /// What it found.
@@ -67,6 +68,8 @@ pub enum Found {
     Read(Read),
     /// Processes in an app or a unit that has a specification, with that.
     InCgroups(Vec<(u32, Spec)>),
+    /// Processes that run one of the executables.
+    Running(Vec<u32>),
 }
 
 /// The thread's own memory.
@@ -75,12 +78,14 @@ pub struct Reader {
     specs: Specs,
     /// What was found at each path of a specification; `None`: nothing.
     stamps: HashMap<PathBuf, Option<Stamp>>,
+    /// Where the executables are in the end that processes have reservations by.
+    wanted: HashSet<PathBuf>,
 }
 
 impl Reader {
     /// Of the system's own places, or others.
     pub fn new(places: Places) -> Self {
-        Self { places, specs: Specs::default(), stamps: HashMap::new() }
+        Self { places, specs: Specs::default(), stamps: HashMap::new(), wanted: HashSet::new() }
     }
 
     /// Do `job`.
@@ -89,6 +94,9 @@ impl Reader {
             let Loaded { specs, complaints } = Specs::load(&self.places);
             self.specs = specs;
             return Found::Read(Read { complaints, ..self.open() });
+        }
+        if job == Job::Run {
+            return Found::Running(running(&self.wanted));
         }
         if self.stamps.iter().any(|(path, stamp)| stamp_of(path) != *stamp) {
             return Found::Read(self.open());
@@ -108,7 +116,8 @@ impl Reader {
             self.stamps.insert(path.clone(), executable.as_ref().map(|executable| executable.stamp));
             read.executables.extend(executable);
         }
-        read.running = running(&read.executables);
+        let by_process = read.executables.iter().filter(|executable| executable.spec.kind == Kind::Interactive);
+        self.wanted = by_process.map(|executable| executable.path.clone()).collect();
         read
     }
 
@@ -163,15 +172,11 @@ fn stamp_of(path: &Path) -> Option<Stamp> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| stamp(&meta))
 }
 
-/// Processes that seem to run one of `executables`: by name, which a mount namespace may lie about. The scheduler looks at the file.
-fn running(executables: &[Executable]) -> Vec<u32> {
-    let wanted: HashMap<&Path, Kind> = executables.iter().map(|it| (it.path.as_path(), it.spec.kind)).collect();
+/// Processes that seem to run one of `wanted`: by name, which a mount namespace may lie about. The scheduler looks at the file.
+fn running(wanted: &HashSet<PathBuf>) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let runs = |pid: &u32| {
-        fs::read_link(format!("/proc/{pid}/exe"))
-            .is_ok_and(|path| wanted.get(path.as_path()) == Some(&Kind::Interactive))
-    };
+    let runs = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| wanted.contains(&path));
     pids.filter(runs).collect()
 }
 
@@ -201,14 +206,15 @@ mod tests {
         let Found::Read(read) = reader.work(Job::Read) else { panic!("not read") };
         assert!(read.complaints.is_empty(), "{:?}", read.complaints);
         assert_eq!(read.executables.len(), 1, "what is not there is no executable");
-        assert!(read.running.contains(&std::process::id()));
+        let runs = |reader: &mut Reader| matches!(reader.work(Job::Run), Found::Running(pids) if pids.contains(&std::process::id()));
+        assert!(runs(&mut reader));
         assert!(matches!(reader.work(Job::Look), Found::InCgroups(found) if found.is_empty()));
 
         fs::remove_file(&link).unwrap();
         fs::File::create(&link).unwrap().write_all(b"another").unwrap();
         let Found::Read(read) = reader.work(Job::Look) else { panic!("not noticed") };
         assert_eq!(read.executables.len(), 1);
-        assert!(!read.running.contains(&std::process::id()), "it runs the old one");
+        assert!(!runs(&mut reader), "it runs the old one");
     }
 
     /// A file that appears where a specification had found none is noticed, too.

@@ -18,8 +18,15 @@ fn reserve(folder: &Path) -> Reserve {
     Reserve::start(places).unwrap()
 }
 
-/// Wait for what the thread found, and let it take effect.
+/// Wait for what the thread found, and let it take effect, until it has nothing to do.
 fn settle(reserve: &mut Reserve, kernel: &Fake) {
+    while reserve.under_way_since.is_some() {
+        take(reserve, kernel);
+    }
+}
+
+/// Wait for the next that the thread found, and let it take effect.
+fn take(reserve: &mut Reserve, kernel: &Fake) {
     let timeout = PollTimeout::try_from(PATIENCE).unwrap();
     assert_eq!(poll(&mut [PollFd::new(reserve.as_fd(), PollFlags::POLLIN)], timeout).unwrap(), 1);
     reserve.check(kernel).unwrap();
@@ -78,6 +85,20 @@ fn specifications_take_effect_and_are_taken_back() {
         kernel.take_calls().contains(&Call::Adopt(std::process::id())),
         "its line is back, and what it held has ended"
     );
+}
+
+/// Who executes a program while its specification is being told to the scheduler, which does not notice that yet, is looked for after that.
+#[test]
+fn who_begins_while_the_scheduler_is_told_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    std::fs::write(folder.path().join("a.tab"), format!("{}:Iact:5:30:R:-:-\n", own.display())).unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    take(&mut reserve, &kernel);
+    assert_eq!(kernel.specs.borrow().len(), 1);
+    assert!(!kernel.take_calls().contains(&Call::Adopt(std::process::id())), "nobody is looked for before");
+    take(&mut reserve, &kernel);
+    assert!(kernel.take_calls().contains(&Call::Adopt(std::process::id())));
 }
 
 /// A new scheduler is told what the last one knew, before anything is read again.
