@@ -25,8 +25,10 @@ def _install(guest: Guest, *names: str) -> None:
 
 
 def _write(guest: Guest, *lines: str) -> None:
-    """Has these specifications in force, and no others."""
-    guest.check(f"mkdir -p {FOLDER}; printf '%s\\n' {' '.join(map(repr, lines)) or repr('')} >{FOLDER}/a.tab; limelight spec reload; sleep 0.5")
+    """Has these specifications in force, and no others. Waits at work: an idle machine's virtual time passes at once, and the disk that the daemon
+    reads them from takes real time."""
+    guest.check(f"mkdir -p {FOLDER}; printf '%s\\n' {' '.join(map(repr, lines)) or repr('')} >{FOLDER}/a.tab; limelight spec reload")
+    guest.run("timeout 0.5 sh -c 'while :; do :; done'")
 
 
 def _specify(guest: Guest, *lines: str) -> None:
