@@ -39,9 +39,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         own = hasattr(marked, "machines")
         machines = list(marked.machines if own else metafunc.module.MACHINES)
         elsewhere = marked.elsewhere if own else getattr(metafunc.module, "ELSEWHERE", [])
-        skip = [] if metafunc.config.getoption("--everywhere") else [pytest.mark.skip(reason="slow to emulate, or to build: ./test --everywhere system")]
-        machines += [pytest.param(options, marks=skip) for options in elsewhere]
+        machines += [pytest.param(options, marks=pytest.mark.everywhere) for options in elsewhere]
         metafunc.parametrize("guest", machines, ids=_name, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what needs --everywhere, without it."""
+    if config.getoption("--everywhere"):
+        return
+    for item in items:
+        if item.get_closest_marker("everywhere"):
+            item.add_marker(pytest.mark.skip(reason="slow to emulate, or to build: ./test --everywhere system"))
 
 
 @pytest.fixture

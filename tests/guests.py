@@ -33,6 +33,11 @@ def on(*machines: Options, elsewhere: Sequence[Options] = ()) -> Callable:
     return mark
 
 
+def jain(values: Sequence[float]) -> float:
+    """Jain's index of fairness: 1 where all have the same."""
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
+
+
 class Guest:
     """A machine and the limelight in it."""
 

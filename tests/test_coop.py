@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
@@ -22,10 +22,6 @@ WAIT_S = 1.0
 #: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
 UNTIL_KEPT_S = 3.0
 JAIN = 0.98
-
-
-def _jain(values: list[float]) -> float:
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
 def _play(guest: Guest, kind: str, count: int, *programs: str) -> list[dict]:
@@ -52,13 +48,13 @@ def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     players = _play(guest, kind, OTHERS, *(_player(number) for number in range(PLAYERS)))
     for player in players:
         _assert_timely(player)
-    assert _jain([player["cpu_ns"] for player in players]) >= JAIN
+    assert jain([player["cpu_ns"] for player in players]) >= JAIN
 
 
 def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
     """Players of one group whose events take 50 to 200 us each run as many of them, and together get what they would get alone."""
     players = _play(guest, "spinning", OTHERS, *(_player(n, f"--event-us={50 * (n + 1)}", "--group=7") for n in range(4)))
-    assert _jain([player["events"] for player in players]) >= JAIN
+    assert jain([player["events"] for player in players]) >= JAIN
     # Half of 3 s, and a little for the timers, which come before the others' turns.
     assert 1.4e9 <= sum(player["cpu_ns"] for player in players) <= 1.7e9
     for player in players:
@@ -97,7 +93,7 @@ def test_who_is_always_due_gains_nothing(guest: Guest) -> None:
 def test_a_thread_stays_on_its_cpu_and_shares_it(guest: Guest) -> None:
     """On four CPUs twelve players spread evenly and share evenly beside eight others."""
     players = _play(guest, "spinning", 2 * PLAYERS, *(_player(number) for number in range(12)))
-    assert _jain([player["cpu_ns"] for player in players]) >= JAIN
+    assert jain([player["cpu_ns"] for player in players]) >= JAIN
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
 
 

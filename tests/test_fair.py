@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from tests.guests import FOUR, LIMELIGHT, Guest, on
+from tests.guests import FOUR, LIMELIGHT, Guest, jain, on
 
 MACHINES = [LIMELIGHT]
 ELSEWHERE = [replace(LIMELIGHT, **FOUR)]
@@ -21,11 +21,6 @@ def _hogs(guest: Guest, per_cpu: int, nice: int = 0) -> str:
 
 def _close(measured: float, expected: float) -> bool:
     return abs(measured / expected - 1) <= TOLERANCE
-
-
-def _jain(ran: list[float]) -> float:
-    """Jain's index of fairness: 1 where all have the same."""
-    return sum(ran) ** 2 / (len(ran) * sum(one * one for one in ran))
 
 
 def test_cpu_weight_is_respected(guest: Guest) -> None:
@@ -67,7 +62,7 @@ def test_equals_get_equal_shares_whatever_cache(guest: Guest) -> None:
     guest.start_limelight()
     places = ",".join(f"0@{number % 2}" for number in range(7))
     ran = guest.script("shares", SECONDS, "--spread", f"a:100:{places},0@2,0@3")["processes"]
-    assert _jain(ran) >= 0.98, ran
+    assert jain(ran) >= 0.98, ran
 
 
 def test_nice_is_respected(guest: Guest) -> None:
@@ -84,7 +79,7 @@ def test_equals_get_equal_shares(guest: Guest) -> None:
     """Equal processes get equal time: Jain's index of their CPU times is at least 0.98."""
     guest.start_limelight()
     ran = guest.script("shares", SECONDS, f"a:100:{_hogs(guest, 5)}")["processes"]
-    assert _jain(ran) >= 0.98, ran
+    assert jain(ran) >= 0.98, ran
 
 
 @on(replace(LIMELIGHT, **FOUR))

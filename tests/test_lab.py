@@ -107,10 +107,9 @@ def test_desktop_is_up(display):
         machine.check("pgrep -u person openbox")
 
 
-def test_peer_takes_charge_and_leaves(request):
+@pytest.mark.everywhere
+def test_peer_takes_charge_and_leaves():
     """A peer is the scheduler in charge when commands run, and its orderly end is no fault."""
-    if not request.config.getoption("--everywhere"):
-        pytest.skip("a peer takes minutes to build: ./test --everywhere system")
     with boot(Options(sched="scx_bpfland", cpus=2)) as machine:
         assert "bpfland" in machine.check("cat /sys/kernel/sched_ext/root/ops").stdout
         assert machine.scheduler_alive()

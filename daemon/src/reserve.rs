@@ -136,7 +136,10 @@ impl Reserve {
     pub fn check(&mut self, kernel: &impl Kernel) -> Result<()> {
         let Some(found) = self.worker.take()? else { return Ok(()) };
         let took = self.under_way_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        self.look_after = Instant::now() + LOOK.max(took * REST_FACTOR);
+        // The search follows a reading at once, whose rest, the longer one, stays.
+        if !matches!(found, Found::Running(_)) {
+            self.look_after = Instant::now() + LOOK.max(took * REST_FACTOR);
+        }
         let is_read = matches!(found, Found::Read(_));
         let done = match found {
             Found::Read(read) => self.put_in_force(kernel, read),

@@ -26,9 +26,6 @@ pub struct Executable {
     pub file: File,
     /// Its specification.
     pub spec: Spec,
-    stamp: Stamp,
-    /// Where it is in the end, behind all links.
-    path: PathBuf,
 }
 
 /// What tells that there is another file in a file's place.
@@ -107,17 +104,20 @@ impl Reader {
     fn open(&mut self) -> Read {
         let mut read = Read::default();
         self.stamps.clear();
+        self.wanted.clear();
         for spec in self.specs.iter() {
             let Target::Path(path) = &spec.target else {
                 read.by_cgroup.push(spec.clone());
                 continue;
             };
-            let executable = open(path, spec);
-            self.stamps.insert(path.clone(), executable.as_ref().map(|executable| executable.stamp));
-            read.executables.extend(executable);
+            let opened = open(path);
+            self.stamps.insert(path.clone(), opened.as_ref().map(|opened| opened.stamp));
+            let Some(Opened { file, path, .. }) = opened else { continue };
+            if spec.kind == Kind::Interactive {
+                self.wanted.insert(path);
+            }
+            read.executables.push(Executable { file, spec: spec.clone() });
         }
-        let by_process = read.executables.iter().filter(|executable| executable.spec.kind == Kind::Interactive);
-        self.wanted = by_process.map(|executable| executable.path.clone()).collect();
         read
     }
 
@@ -156,12 +156,20 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
+/// A file that can be executed.
+struct Opened {
+    file: File,
+    stamp: Stamp,
+    /// Where it is in the end, behind all links.
+    path: PathBuf,
+}
+
 /// The file at `path`, if it is one that can be executed. Not opened to be read: that might wait, or do something, where it is no plain file.
-fn open(path: &Path, spec: &Spec) -> Option<Executable> {
+fn open(path: &Path) -> Option<Opened> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path).ok()?;
     let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let path = fs::canonicalize(path).ok()?;
-    Some(Executable { file, spec: spec.clone(), stamp: stamp(&meta), path })
+    Some(Opened { file, stamp: stamp(&meta), path })
 }
 
 fn stamp(meta: &fs::Metadata) -> Stamp {
