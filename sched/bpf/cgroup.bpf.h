@@ -63,8 +63,7 @@ static void shift_active_weight(u32 slot, u32 class, s32 delta)
 	u32 before;
 	int level;
 
-	/* Most tasks of a small system are the root's; even a loop that ends at once costs a hundred instructions. */
-	if (class >= LL_NR_CLASSES || !slot)
+	if (class >= LL_NR_CLASSES)
 		return;
 	bpf_for(level, 0, MAX_CGROUP_DEPTH) {
 		if (!slot)
@@ -83,6 +82,13 @@ static void shift_active_weight(u32 slot, u32 class, s32 delta)
 	}
 }
 
+/* Most tasks of a small system are the root's, which has no sum; even a call that returns at once costs as much as what is asked here. */
+static __always_inline void count_active_weight(const struct task_ctx *tctx, s32 delta)
+{
+	if (tctx->cgroup_slot)
+		shift_active_weight(tctx->cgroup_slot, tctx->counted_class, delta);
+}
+
 /* What a task keeps of its cgroup. */
 static u32 slot_of(struct cgroup *cgrp)
 {
@@ -92,16 +98,16 @@ static u32 slot_of(struct cgroup *cgrp)
 	return slot ? *slot : 0;
 }
 
-static void uncount_runnable(struct task_ctx *tctx)
+static __always_inline void uncount_runnable(struct task_ctx *tctx)
 {
 	if (tctx->counted_class == LL_NR_CLASSES)
 		return;
-	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, -(s32)tctx->counted_weight);
+	count_active_weight(tctx, -(s32)tctx->counted_weight);
 	tctx->counted_class = LL_NR_CLASSES;
 }
 
 /* @p wants a CPU, or does so still, maybe with another class or weight. */
-static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
+static __always_inline void count_runnable(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 weight = p->scx.weight;
 
@@ -110,7 +116,7 @@ static void count_runnable(struct task_struct *p, struct task_ctx *tctx)
 	uncount_runnable(tctx);
 	tctx->counted_class = tctx->class;
 	tctx->counted_weight = weight;
-	shift_active_weight(tctx->cgroup_slot, tctx->counted_class, tctx->counted_weight);
+	count_active_weight(tctx, tctx->counted_weight);
 }
 
 /* The scale of cgroup @slot for @class: from the cache, or from its ancestors downwards. */
@@ -121,8 +127,6 @@ static u64 cgroup_scale(u32 slot, u32 class, u64 now)
 	int level;
 
 	class = class_index(class);
-	if (!slot)
-		return scale;
 	if (own->scale_at_ns[class] && now - own->scale_at_ns[class] < SCALE_VALID_NS)
 		return own->scale[class];
 	/* A product, so the order of the levels does not matter. */

@@ -207,8 +207,9 @@ static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_
 }
 
 /* How long the task of @tctx runs on @cpu rather than for @slice_ns: by its own reservation, and by those that wait. */
-static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
+static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 slice_ns, u64 now)
 {
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 first = cctx->first_release[QUEUE_DEADLINES], start = cctx->first_release[QUEUE_STARTS];
 	struct ll_reservation *r = admitted_of(p, tctx);
 

@@ -183,26 +183,39 @@ static void lend_rating(struct task_struct *p, struct task_ctx *tctx, const stru
 	refresh_rating(p, tctx);
 }
 
+/* Somebody wakes the daemon. */
+static void note_call(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct waker waker = {};
+	struct ll_rating *from = find_waker(&waker) ? bpf_map_lookup_elem(&ratings, &waker.tgid) : NULL;
+
+	wake_daemon(p, tctx, from && (from->flags & LL_RATING_HELPER));
+}
+
 /* Somebody wakes @p: an edge of the graph, and what the waker's rating does for @p. */
-static void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
+static void record_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
 	struct waker waker = {};
 	struct ll_rating *from;
 
-	if (this_cpu_ctx()->runs_hub)
-		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
-	if (tctx->rating_flags & LL_RATING_SELF) {
-		from = find_waker(&waker) ? bpf_map_lookup_elem(&ratings, &waker.tgid) : NULL;
-		wake_daemon(p, tctx, from && (from->flags & LL_RATING_HELPER));
-		return;
-	}
-	if (!is_tracking() || is_kthread(p) || !find_waker(&waker))
+	if (is_kthread(p) || !find_waker(&waker))
 		return;
 	from = bpf_map_lookup_elem(&ratings, &waker.tgid);
 	if (waker.tgid != p->tgid && (from || is_huc_class(tctx->class) || after_hub_wake()))
 		record_edge(waker.tgid, p->tgid);
 	if (from && from->in_milli && !(from->flags & (LL_RATING_HUB | LL_RATING_SELF)))
 		lend_rating(p, tctx, &waker);
+}
+
+/* Somebody wakes @p. Inline, for where nobody is at the desk there is nothing to note. */
+static __always_inline void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (this_cpu_ctx()->runs_hub)
+		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
+	if (tctx->rating_flags & LL_RATING_SELF)
+		note_call(p, tctx);
+	else if (is_tracking())
+		record_wakeup(p, tctx);
 }
 
 #endif /* LIMELIGHT_EDGES_H */

@@ -69,7 +69,7 @@ enum { AT_ONCE_NS = 1000 };
 #include "locks.bpf.h"
 
 /* Charge @p for what it has run since it was last charged. */
-static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
 	u64 ran_ns = now - tctx->charged_at_ns, scale;
 
@@ -81,7 +81,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 		return spend_first(p, tctx, ran_ns);
 	if (tctx->coop.standing & COOP_DEMOTED_OVERRAN)
 		run_beyond(tctx, ran_ns);
-	scale = cgroup_scale(tctx->cgroup_slot, tctx->class, now);
+	scale = tctx->cgroup_slot ? cgroup_scale(tctx->cgroup_slot, tctx->class, now) : LL_SCALE_ONE;
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
 	if (tctx->reserve.number)
@@ -99,7 +99,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx 
 }
 
 /* @p begins to want a CPU, or wants it still: @woken by somebody, or else new, preempted, or moved. */
-static void becomes_runnable(struct task_struct *p, struct task_ctx *tctx, bool woken)
+static __always_inline void becomes_runnable(struct task_struct *p, struct task_ctx *tctx, bool woken)
 {
 	if (woken && is_kthread(p))
 		renew_first(p, tctx);

@@ -99,7 +99,7 @@ static bool is_idle(const struct cpu_ctx *cctx, s32 cpu)
 }
 
 /* @p runs next on the CPU that was chosen for it; with SCX_ENQ_PREEMPT in @enq_flags now. */
-static void run_next(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags, u32 stat)
+static __always_inline void run_next(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags, u32 stat)
 {
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(tctx), enq_flags);
 	count(stat);
@@ -147,7 +147,7 @@ static s32 pick_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
  * Virtual time of the first in @cpu's queue of class OTHER; false where there is none, for who waits elsewhere only may be waiting
  * for this CPU to look there. Good for LOOK_AGAIN_NS: one that comes in that time with an earlier one waits no longer for it.
  */
-static bool first_waiting(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 *vtime)
+static __always_inline bool first_waiting(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 *vtime)
 {
 	if (now - cctx->head_at_ns >= LOOK_AGAIN_NS) {
 		if (!head_vtime(shared_queue(llc_of(cpu), LL_CLASS_OTHER), &cctx->head_vtime))
@@ -159,7 +159,7 @@ static bool first_waiting(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 *vtime)
 }
 
 /* Is nobody at the desk, and does nobody but class OTHER's own queue want @cctx, where a task of that class runs? */
-static bool is_others_own(struct cpu_ctx *cctx)
+static __always_inline bool is_others_own(struct cpu_ctx *cctx)
 {
 	u32 class = LL_CLASS_OTHER;
 

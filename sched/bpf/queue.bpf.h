@@ -283,7 +283,7 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
  * "Use it or lose it": a task that slept does not come back with virtual time saved up. The daemon always comes back with
  * some: it has to learn of new input soon, but whoever serves the person goes first.
  */
-static void catch_up_vtime(const struct task_struct *p, struct task_ctx *tctx, bool woken)
+static __always_inline void catch_up_vtime(const struct task_struct *p, struct task_ctx *tctx, bool woken)
 {
 	u32 class = tctx->class;
 	u64 first;
@@ -462,7 +462,7 @@ static bool take_rescued(s32 cpu)
 }
 
 /* Does a task of a class above @class wait for @cpu? */
-static bool more_urgent_waits(struct cpu_ctx *cctx, u32 class)
+static __always_inline bool more_urgent_waits(struct cpu_ctx *cctx, u32 class)
 {
 	if (class > LL_CLASS_HUCIN && (waiting[LL_CLASS_HUCIN] | pinned_waiting(cctx, LL_CLASS_HUCIN)))
 		return true;

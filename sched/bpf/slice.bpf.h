@@ -23,7 +23,7 @@ static void size_slices(struct cpu_ctx *cctx, u64 now)
  * The task of @tctx runs on @cctx, or goes on: as the first of its class, whose clock it moves. Who was rescued may be far ahead of the class, and
  * who runs for its release too, and a kernel thread: whoever wakes next must not be put there.
  */
-static void advance_clock(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static __always_inline void advance_clock(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	u32 class = tctx->class;
 
@@ -34,7 +34,7 @@ static void advance_clock(const struct task_struct *p, const struct task_ctx *tc
 }
 
 /* The slice of a class OTHER task that runs on @cctx now, or is rescued; @overtook one that was sent here to preempt. */
-static u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u64 now)
+static __always_inline u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u64 now)
 {
 	size_slices(cctx, now);
 	/* Not only while somebody is at the desk: hubs are HUCIN always. */
@@ -52,7 +52,7 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 }
 
 /* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
-static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	bool overtook = cctx->claim && cctx->claim - 1 < tctx->class && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 	u64 slice;
@@ -67,7 +67,7 @@ static void occupy(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct
 		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of(tctx) : slice_of_other(cctx, overtook, now);
 	cctx->runs_deadline_ns = 0;
 	if (cctx->reservations | tctx->reserve.number)
-		slice = slice_until_deadline(p, tctx, cpu, cctx, slice, now);
+		slice = slice_until_deadline(p, tctx, cpu, slice, now);
 	advance_clock(p, tctx, cctx);
 	/* A tick is too coarse for a release, or for a period's start. */
 	if (cctx->coop_threads)

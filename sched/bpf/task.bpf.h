@@ -217,7 +217,7 @@ static u32 pinned_waiting(const struct cpu_ctx *cctx, u32 class)
 }
 
 /* The same, and for class OTHER those too that have waited too long. */
-static u32 own_waiting(const struct cpu_ctx *cctx, u32 class)
+static __always_inline u32 own_waiting(const struct cpu_ctx *cctx, u32 class)
 {
 	return pinned_waiting(cctx, class) | (class == LL_CLASS_OTHER ? pinned_waiting(cctx, RESCUED) : 0);
 }
