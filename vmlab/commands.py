@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vmlab import assets, engine, experiment, results
+from vmlab import assets, engine, experiment, payload, results
 from vmlab.errors import LabError, UsageError
 from vmlab.experiment import Experiment, ExperimentError
 from vmlab.judge import Row, Verdict
@@ -106,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise _usage(error) from error
     if arguments.boots is not None and arguments.boots < 1:
         raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
+    if any(name == "limelight" for name, _ in _schedulers(one, arguments)):
+        payload.require_fresh()
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     assets.build_workloads(ROOT)
     path = arguments.json or results.here(ROOT, one.name)

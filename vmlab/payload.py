@@ -94,6 +94,18 @@ def target_directory() -> Path:
     return Path(os.environ.get("CARGO_TARGET_DIR") or TREE / "target") / "release"
 
 
+def require_fresh() -> None:
+    """Refuses a limelight that was built before its sources were last written: results are named by those (scripts/code)."""
+    program = target_directory() / "limelight"
+    # What cargo wrote down beside it, as make would: `program: source source...`.
+    listed = program.with_suffix(".d")
+    words = re.split(r"(?<!\\) ", listed.read_text().partition(": ")[2].strip()) if listed.exists() else []
+    for source in (Path(word.replace("\\ ", " ")) for word in words):
+        if source.is_relative_to(TREE) and source.is_file() and source.stat().st_mtime > program.stat().st_mtime:
+            what = f"{program} is not of the sources as they are"
+            raise LabError(what, f"{source.relative_to(TREE)} was written after it was built", "cargo build --release --workspace")
+
+
 def programs() -> list[Path]:
     """The project's programs that have been built."""
     found = []

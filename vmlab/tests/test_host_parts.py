@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the laboratory decides before a guest runs: kernels, packages, QEMU, and the words for what went wrong."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,22 @@ def test_scheduler_command_lines():
     """limelight runs its daemon with the policy asked for, and with the arguments given."""
     assert payload.scheduler_command(machine.Options(sched="limelight", policy="huc"), "/limelight") == ["/limelight", "run", "--policy", "huc"]
     assert payload.scheduler_command(machine.Options(sched="scx_lavd", sched_args=("--verbose",)), "/scx_lavd") == ["/scx_lavd", "--verbose"]
+
+
+def test_a_stale_program_is_not_measured(tmp_path, monkeypatch):
+    """A source written after the program was built is named, with what to do; one elsewhere, or older, is none of it."""
+    monkeypatch.setattr(payload, "TREE", tmp_path)
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    release = tmp_path / "target" / "release"
+    release.mkdir(parents=True)
+    source, program = tmp_path / "a file.h", release / "limelight"
+    source.touch()
+    program.touch()
+    (release / "limelight.d").write_text(f"{program}: {tmp_path}/gone.rs {str(source).replace(' ', chr(92) + ' ')} {__file__}\n")
+    os.utime(program, (1000, 1000))
+    os.utime(source, (999, 999))
+    payload.require_fresh()
+    os.utime(source, (1001, 1001))
+    with pytest.raises(LabError, match="not of the sources as they are") as caught:
+        payload.require_fresh()
+    assert "a file.h" in caught.value.why and "cargo build" in caught.value.fix
