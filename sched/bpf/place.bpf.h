@@ -207,8 +207,9 @@ static bool follows_waker(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 }
 
 /*
- * Would @p, which the running task wakes up, be among the next to run on the only CPU it may use? Then it need not go through a queue:
- * it runs after its waker, while what that has sent it is still in the caches, and less of that piles up. Only while nobody
+ * Would @p, which the running task wakes up, be among the next to run on this CPU? Then it need not go through a queue:
+ * it runs after its waker, while what that has sent it is still in the caches, and less of that piles up. Where it may use other CPUs only
+ * while enough wait for each of these to have another one: who is behind a running task is not taken from there. Only while nobody
  * is at the desk and no HuC task waits: what is behind the running task cannot be overtaken, except by what preempts. One
  * at a time, and one more for each that preempts; none that is ahead of the first in the queue, or of its class, by more than a slice.
  */
@@ -217,7 +218,9 @@ static bool runs_next(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 	u32 class = LL_CLASS_OTHER;
 	u64 limit = class_vtime[class];
 
-	if (tctx->class != class || cctx->has_next || (nr_cpus > 1 && !is_pinned(p, tctx)) || !is_others_own(cctx))
+	if (tctx->class != class || cctx->has_next || !is_others_own(cctx))
+		return false;
+	if (nr_cpus > 1 && !is_pinned(p, tctx) && waiting[class] < nr_online)
 		return false;
 	if (cpu != bpf_get_smp_processor_id() || !bpf_in_task())
 		return false;
