@@ -99,7 +99,9 @@ def require_fresh() -> None:
     program = target_directory() / "limelight"
     # What cargo wrote down beside it, as make would: `program: source source...`.
     listed = program.with_suffix(".d")
-    words = re.split(r"(?<!\\) ", listed.read_text().partition(": ")[2].strip()) if listed.exists() else []
+    if not (program.exists() and listed.exists()):
+        return
+    words = re.split(r"(?<!\\) ", listed.read_text().partition(": ")[2].strip())
     for source in (Path(word.replace("\\ ", " ")) for word in words):
         if source.is_relative_to(TREE) and source.is_file() and source.stat().st_mtime > program.stat().st_mtime:
             what = f"{program} is not of the sources as they are"

@@ -167,3 +167,6 @@ def test_a_stale_program_is_not_measured(tmp_path, monkeypatch):
     with pytest.raises(LabError, match="not of the sources as they are") as caught:
         payload.require_fresh()
     assert "a file.h" in caught.value.why and "cargo build" in caught.value.fix
+    # That there is none is for payload.check() to say.
+    program.unlink()
+    payload.require_fresh()
