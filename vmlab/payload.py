@@ -102,7 +102,8 @@ def require_fresh() -> None:
     if not (program.exists() and listed.exists()):
         return
     words = re.split(r"(?<!\\) ", listed.read_text().partition(": ")[2].strip())
-    for source in (Path(word.replace("\\ ", " ")) for word in words):
+    written = [Path(word.replace("\\ ", " ")) for word in words if not Path(word).is_relative_to(target_directory())]
+    for source in written:
         if source.is_relative_to(TREE) and source.is_file() and source.stat().st_mtime > program.stat().st_mtime:
             what = f"{program} is not of the sources as they are"
             raise LabError(what, f"{source.relative_to(TREE)} was written after it was built", "cargo build --release --workspace")
