@@ -83,7 +83,8 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		run_beyond(tctx, ran_ns);
 	scale = tctx->cgroup_slot ? cgroup_scale(tctx->cgroup_slot, tctx->class, now) : LL_SCALE_ONE;
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
-	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns);
+	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
+		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	if (tctx->reserve.number)
 		charge_reserved(p, tctx, cctx, ran_ns, now);
 	if (tctx->login.left_ns)
