@@ -178,10 +178,13 @@ static void enqueue_waiting(struct task_struct *p, struct task_ctx *tctx, s32 cp
 		call_cpu(p, tctx, cpu, cpu_ctx_of(cpu), enq_flags & SCX_ENQ_WAKEUP);
 }
 
-/* Before everybody but others of its kind. */
-static void enqueue_kthread(struct task_struct *p, const struct cpu_ctx *cctx, u64 enq_flags)
+/* Before everybody but others of its kind, and but whoever it has just made way for. */
+static void enqueue_kthread(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
-	if (cctx->class > LL_CLASS_KTHREAD)
+	bool gives_way = cctx->kthread_gives_way && !(enq_flags & SCX_ENQ_WAKEUP);
+
+	cctx->kthread_gives_way = 0;
+	if (cctx->class > LL_CLASS_KTHREAD && !gives_way)
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, other_slice_max_ns, enq_flags);
 }
@@ -278,13 +281,22 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	return false;
 }
 
-/* Have the thread run, or go on, whose release is due, if there is one; @tctx is of @prev, where that could go on. */
+/*
+ * Have the thread run, or go on, whose release is due, if there is one; @tctx is of @prev, where that could go on. A kernel thread that works for
+ * others makes way: slice_of_kthread() ends its slice for that.
+ */
 static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	if (!tctx || !goes_on_for_release(tctx, cctx))
-		return take_due(cpu, cctx, tctx ? tctx->class : LL_NR_CLASSES);
-	go_on(prev, tctx, cpu, cctx, now);
-	return true;
+	u32 above = tctx ? tctx->class : LL_NR_CLASSES;
+
+	if (tctx && goes_on_for_release(tctx, cctx)) {
+		go_on(prev, tctx, cpu, cctx, now);
+		return true;
+	}
+	if (above != LL_CLASS_KTHREAD)
+		return take_due(cpu, cctx, above);
+	cctx->kthread_gives_way = works_for_others(prev) && take_due(cpu, cctx, LL_CLASS_OTHER);
+	return cctx->kthread_gives_way;
 }
 
 /* Have the task run, or go on, that is entitled to @cpu and has the earliest deadline, if there is one; @tctx is of @prev, where that could go on. */

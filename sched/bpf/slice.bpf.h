@@ -43,10 +43,20 @@ static __always_inline u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u
 	return overtook ? AT_ONCE_NS : cctx->other_slice_ns;
 }
 
-/* The slice of a kernel thread that runs on @cctx before everybody; where nobody could want to come before it, it may as well go on. */
+/*
+ * The slice of a kernel thread that runs on @cctx before everybody; where nobody could want to come before it, it may as well go on. One that works
+ * for others (the writeback of a disk, say, for milliseconds in one go) makes way for a release once it has run for kthread_first_ns.
+ */
 static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	if (works_for_others(p) || !(tracking | cctx->coop_threads | cctx->reservations) || tctx->indirect_ran_ns >= kthread_first_ns)
+	u64 next;
+
+	if (works_for_others(p)) {
+		next = cctx->coop_threads ? next_release(cctx, LL_CLASS_OTHER, true) : COOP_ABI_NEVER;
+		next = next > cctx->coop_now_ns ? next - cctx->coop_now_ns : 0;
+		return next < kthread_first_ns ? kthread_first_ns : next < other_slice_max_ns ? next : other_slice_max_ns;
+	}
+	if (!(tracking | cctx->coop_threads | cctx->reservations) || tctx->indirect_ran_ns >= kthread_first_ns)
 		return other_slice_max_ns;
 	return kthread_first_ns - tctx->indirect_ran_ns;
 }
