@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pages for cooperative processes (libcoop): who asks at [`COOP_SOCKET_PATH`] is handed memory that it shares with the scheduler (`coop_abi.h`).
 //!
-//! A thread of its own serves there ([`serve`]), because to enter a page or to remove one takes tens of milliseconds; what it decides is
-//! in [`door`]. It serves for one loaded scheduler: with the next one the socket is made anew, all connections end, and libcoop asks again.
-//! Where the thread cannot be started the daemon does without, and says so.
+//! A thread of its own serves there ([`serve`]), because anybody may come, as often as they like; what it decides is in [`door`]. It hands out pages that
+//! are in the scheduler's map already ([`pool`]): to enter one the kernel waits for every reader of RCU, seconds where one of them is preempted on a loaded
+//! machine, and another thread waits for that. They serve for one loaded scheduler: with the next one the socket is made anew, all
+//! connections end, and libcoop asks again. Where they cannot be started the daemon does without, and says so.
 //!
 //! The promise: a page is found under the number of the process that asked, as long as that process lives, is of the same user and holds its connection,
-//! and under no other number. Every client lies, is silent, floods us or dies at the worst moment; that is its own loss.
+//! and under no other number. It is bound to that number before it is handed out, and unbound as soon as its end is heard of; a scheduler's callback that
+//! was looking at it just then may do so until it returns, some microseconds. What has been one process's is never another's: a page is handed out once, and
+//! its number again after two grace periods. Every client lies, is silent, floods us or dies at the worst moment; that is its own loss.
 //!
 //! Bad at: a flood of connections, of which no more than [`serve::MAX_ACCEPTED_PER_SECOND`] are looked at. While it lasts others may find the queue full, and libcoop comes
-//! again every second. Who has a page does not notice.
+//! again every second. Who has a page does not notice. And a crowd: of more processes than [`pool::READY`] at once the others wait for a grace period.
 
 mod client;
 mod door;
 #[cfg(test)]
 pub mod fake;
+mod pool;
 mod serve;
 
 use std::io::Read;
@@ -32,6 +36,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use client::ask_for_page;
 use door::{Door, Limits, MAX_NEWCOMERS};
+use pool::READY;
 use serve::Server;
 
 use crate::procfs;
@@ -46,9 +51,11 @@ pub const MAX_PAGES: u32 = COOP_MAX_PAGES;
 /// The thread's stack, in bytes: what is large is on the heap.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Descriptors that each page takes at most (its connection, its process, the page), those of a newcomer, and the rest of the daemon's.
+/// Descriptors that each page takes at most (its connection, its process, the page), those of a newcomer, and the rest of the daemon's. A page that is
+/// ready, or being made, takes one, and for a moment another one.
 const DESCRIPTORS_PER_PAGE: u64 = 3;
 const DESCRIPTORS_PER_NEWCOMER: u64 = 2;
+const DESCRIPTORS_PER_READY: u64 = 2;
 const OTHER_DESCRIPTORS: u64 = 512;
 
 /// Where libcoop asks.
@@ -58,23 +65,30 @@ pub fn socket() -> &'static Path {
     Path::new(path.trim_end_matches('\0'))
 }
 
-/// A page, and the kernel's number of it.
+/// A page, and what it is known by.
 pub struct Page {
     /// What is handed out.
     pub fd: OwnedFd,
-    /// Its number.
+    /// The kernel's number of it, which no other page ever has while anybody holds this one.
     pub id: u32,
+    /// Its place in the scheduler's map, which another page may have later.
+    pub number: u32,
 }
 
 /// What handing out pages needs of the kernel. A trait, so that it runs in tests without BPF.
-pub trait Mechanism: Send + 'static {
-    /// See [`CoopPages::create`].
+pub trait Mechanism: Send + Sync + 'static {
+    /// See [`CoopPages::replace`]: the only one that waits.
     ///
     /// # Errors
     /// As there.
-    fn create(&self, pid: u32) -> Result<Page>;
-    /// See [`CoopPages::remove`].
-    fn remove(&self, pids: &[u32]);
+    fn replace(&self, retired: &[u32], blank: &[u32]) -> Result<Vec<Page>>;
+    /// See [`CoopPages::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    fn bind(&self, pid: u32, number: u32) -> Result<()>;
+    /// See [`CoopPages::unbind`].
+    fn unbind(&self, pid: u32, number: u32);
     /// See [`CoopPages::is_held`].
     fn is_held(&self, id: u32) -> bool;
     /// The user whose rights a process has now.
@@ -82,13 +96,17 @@ pub trait Mechanism: Send + 'static {
 }
 
 impl Mechanism for CoopPages {
-    fn create(&self, pid: u32) -> Result<Page> {
-        let page = CoopPages::create(self, pid)?;
-        Ok(Page { fd: page.fd, id: page.id })
+    fn replace(&self, retired: &[u32], blank: &[u32]) -> Result<Vec<Page>> {
+        let pages = CoopPages::replace(self, retired, blank)?;
+        Ok(pages.into_iter().map(|page| Page { fd: page.fd, id: page.id, number: page.number }).collect())
     }
 
-    fn remove(&self, pids: &[u32]) {
-        CoopPages::remove(self, pids);
+    fn bind(&self, pid: u32, number: u32) -> Result<()> {
+        CoopPages::bind(self, pid, number)
+    }
+
+    fn unbind(&self, pid: u32, number: u32) {
+        CoopPages::unbind(self, pid, number);
     }
 
     fn is_held(&self, id: u32) -> bool {
@@ -180,7 +198,7 @@ impl Drop for Coop {
     fn drop(&mut self) {
         let _ = self.bell.shutdown(std::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
-            // It may wait for an RCU grace period, not for any client. That it panicked was said where it did.
+            // It waits for nobody, and for no grace period: the thread that does, ends after that by itself. That it panicked was said where it did.
             let _ = thread.join();
             let _ = std::fs::remove_file(&self.path);
         }
@@ -189,7 +207,8 @@ impl Drop for Coop {
 
 /// Pages for which there are descriptors: all, but where the system allows the daemon very few.
 fn room() -> Result<u32> {
-    let others = DESCRIPTORS_PER_NEWCOMER * MAX_NEWCOMERS as u64 + OTHER_DESCRIPTORS;
+    let others =
+        DESCRIPTORS_PER_NEWCOMER * MAX_NEWCOMERS as u64 + DESCRIPTORS_PER_READY * READY as u64 + OTHER_DESCRIPTORS;
     let wanted = DESCRIPTORS_PER_PAGE * u64::from(MAX_PAGES) + others;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot ask how many files may be open")?;
     let allowed = wanted.min(hard).max(soft);

@@ -34,13 +34,32 @@ struct coop_page {
 	__type(value, struct coop_slot);
 };
 
-/* By tgid. Writer: the daemon, which has the tgid from the kernel (SO_PEERCRED). */
+/*
+ * Pages by number, most of them before anybody has asked: to change a map of maps takes a grace period of RCU, which takes seconds where somebody
+ * whom nobody waits for is preempted as a reader. Writer: the daemon, as of the next two.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, COOP_MAX_PAGES);
 	__type(key, u32);
 	__array(values, struct coop_page);
 } coop_pages SEC(".maps");
+
+/* The number of the page by tgid, which the daemon has from the kernel (SO_PEERCRED). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, COOP_MAX_PAGES);
+	__type(key, u32);
+	__type(value, u32);
+} coop_numbers SEC(".maps");
+
+/* And the tgid by number; 0: nobody's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COOP_MAX_PAGES);
+	__type(key, u32);
+	__type(value, u32);
+} coop_owners SEC(".maps");
 
 /* Cooperative threads by user id, root's too; no entry is none. */
 struct {
@@ -81,12 +100,21 @@ static void dismiss_user(u32 uid)
 		bpf_map_delete_elem(&coop_users, &uid);
 }
 
-/* The page of @p's process; NULL where it has none. */
+/*
+ * The page of @p's process; NULL where it has none. An element of a hash map may be another key's by the time it is read: so the owner is asked, too.
+ * What is found is used in this call of ours only: the daemon gives a number to the next one when all calls that may have read it are over.
+ */
 static void *page_of(const struct task_struct *p)
 {
-	u32 tgid = p->tgid;
+	u32 tgid = p->tgid, *found = bpf_map_lookup_elem(&coop_numbers, &tgid), *owner, number;
 
-	return bpf_map_lookup_elem(&coop_pages, &tgid);
+	if (!found)
+		return NULL;
+	number = READ_ONCE(*found);
+	owner = bpf_map_lookup_elem(&coop_owners, &number);
+	if (!owner || READ_ONCE(*owner) != tgid)
+		return NULL;
+	return bpf_map_lookup_elem(&coop_pages, &number);
 }
 
 static struct coop_slot *slot_of_thread(const struct task_struct *p, u32 cell)

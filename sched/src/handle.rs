@@ -180,14 +180,14 @@ impl<'obj> Scheduler<'obj> {
         Ok(ProcessStats { map })
     }
 
-    /// The pages of cooperative processes, for another thread, because whoever changes them waits.
+    /// The pages of cooperative processes, for other threads, because whoever enters them waits.
     ///
     /// # Errors
-    /// There is no room for another file descriptor.
+    /// There is no room for another file descriptor or page.
     pub fn coop_pages(&self) -> Result<CoopPages> {
-        let map =
-            MapHandle::try_from(&self.skel.maps.coop_pages).context("cannot share the map of cooperative pages")?;
-        Ok(CoopPages::new(map))
+        let maps = &self.skel.maps;
+        let share = |map| MapHandle::try_from(map).context("cannot share the maps of cooperative pages");
+        CoopPages::new(share(&maps.coop_pages)?, share(&maps.coop_numbers)?, share(&maps.coop_owners)?)
     }
 
     /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.

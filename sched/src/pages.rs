@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The pages that cooperative processes share with the scheduler (`bpf/coop.bpf.h`, `coop_abi.h`).
 //!
-//! A page is an array map of its own, which a process without any right can map because it was handed its descriptor, and which the scheduler
-//! finds under the process's number in the map `coop_pages`. Nobody but the daemon writes that map.
+//! A page is an array map of its own, which a process without any right can map because it was handed its descriptor. It stands under a number
+//! in the map `coop_pages`, and the scheduler finds the number under the process's own in the map `coop_numbers`. Nobody but the daemon writes these maps.
 //!
-//! Bad at: speed. A change of a map of maps waits until no program can still see what was there before, an RCU grace period: milliseconds, and
-//! tens of them under load. Not for a thread that must not wait.
+//! To bind a page to a process and to unbind it takes microseconds, to enter pages takes long: a change of a map of maps waits until no program can
+//! still see what was there before, an RCU grace period. That is milliseconds, tens of them under load, and seconds where a reader of RCU is preempted by
+//! who is more urgent. So pages are entered beforehand, by a thread that may wait, and many at once: all of a batch wait for one grace period.
+//!
+//! Bad at: forgetting at once. A program that was looking at a page as it was unbound may look at it until it returns: microseconds.
 
 use std::mem;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
@@ -28,11 +31,20 @@ const HEADER: coop_header = coop_header {
     reserved: [0; 14],
 };
 
+/// Who owns a page that is nobody's: no process has this number.
+const NOBODY: u32 = 0;
+
 /// The pages of a loaded scheduler, for any thread. They outlive the scheduler and are of no use to the next one.
 #[derive(Debug)]
 pub struct CoopPages {
-    /// By thread group id.
+    /// By number.
     pages: MapHandle,
+    /// Numbers by thread group id.
+    numbers: MapHandle,
+    /// Thread group ids by number; 0: nobody's.
+    owners: MapHandle,
+    /// What stands under a number whose page was taken out. A program that had read the number may write an answer there, and nobody ever reads it.
+    nobodys: MapHandle,
 }
 
 /// A page that was just made.
@@ -42,40 +54,71 @@ pub struct CoopPage {
     pub fd: OwnedFd,
     /// The kernel's number of it, for [`CoopPages::is_held`].
     pub id: u32,
+    /// Its number in the scheduler.
+    pub number: u32,
 }
 
 impl CoopPages {
-    pub(crate) fn new(pages: MapHandle) -> Self {
-        Self { pages }
+    pub(crate) fn new(pages: MapHandle, numbers: MapHandle, owners: MapHandle) -> Result<Self> {
+        Ok(Self { pages, numbers, owners, nobodys: blank_page()? })
     }
 
-    /// Make a page and let the scheduler find it under `tgid`. Waits for an RCU grace period.
+    /// Take out the pages under the numbers `retired`, which must be unbound, and enter new ones under the numbers `blank`. Waits for one RCU grace period,
+    /// after which no program knows that a number of `retired` was anybody's. Who has mapped a page keeps the memory.
+    ///
+    /// Where there is no memory or descriptor for all of them: those there are, under the first of `blank`.
     ///
     /// # Errors
-    /// There is one under that number, there is no room for another one, or the kernel has no memory or descriptor for it.
-    pub fn create(&self, tgid: u32) -> Result<CoopPage> {
-        let page = blank_page().with_context(|| format!("cannot make a page for process {tgid}"))?;
-        let id = page.info().context("cannot ask for the number of a page")?.info.id;
-        let fd = page.as_fd().try_clone_to_owned().context("no descriptor left for a page")?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&fd).to_ne_bytes();
-        self.pages
-            .update(&tgid.to_ne_bytes(), &number, MapFlags::NO_EXIST)
-            .with_context(|| format!("cannot enter the page of process {tgid}"))?;
-        Ok(CoopPage { fd, id })
+    /// Nothing could be done, or nobody knows what was: then all of the numbers are to be given again.
+    pub fn replace(&self, retired: &[u32], blank: &[u32]) -> Result<Vec<CoopPage>> {
+        let mut pages = Vec::with_capacity(blank.len());
+        for number in blank {
+            match self.page(*number) {
+                Ok(page) => pages.push(page),
+                Err(error) if pages.is_empty() && retired.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        let gone = retired.iter().map(|number| (*number, self.nobodys.as_fd()));
+        let entries: Vec<_> = gone.chain(pages.iter().map(|page| (page.number, page.fd.as_fd()))).collect();
+        let keys: Vec<u8> = entries.iter().flat_map(|(number, _)| number.to_ne_bytes()).collect();
+        let values: Vec<u8> = entries.iter().flat_map(|(_, page)| page.as_raw_fd().to_ne_bytes()).collect();
+        if let Ok(count @ 1..) = u32::try_from(entries.len()) {
+            let entered = self.pages.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
+            entered.context("cannot enter pages of cooperative processes")?;
+        }
+        Ok(pages)
     }
 
-    /// Let the scheduler find the pages of these processes no more; where there is none nothing happens. Waits for one RCU grace period where
-    /// all of them have one. Who has mapped a page keeps the memory.
-    pub fn remove(&self, tgids: &[u32]) {
-        let keys: Vec<u8> = tgids.iter().flat_map(|tgid| tgid.to_ne_bytes()).collect();
-        let count = u32::try_from(tgids.len()).unwrap_or(u32::MAX);
-        if count == 0 || self.pages.delete_batch(&keys, count, MapFlags::ANY, MapFlags::ANY).is_ok() {
-            return;
+    fn page(&self, number: u32) -> Result<CoopPage> {
+        let page = blank_page().context("cannot make a page of a cooperative process")?;
+        let id = page.info().context("cannot ask for the number of a page")?.info.id;
+        let fd = page.as_fd().try_clone_to_owned().context("no descriptor left for a page")?;
+        Ok(CoopPage { fd, id, number })
+    }
+
+    /// Let the scheduler find the page under `number`, which must be nobody's, under `tgid`. Does not wait.
+    ///
+    /// # Errors
+    /// There is one under `tgid`, or there is no room for another one.
+    pub fn bind(&self, tgid: u32, number: u32) -> Result<()> {
+        self.own(number, tgid).with_context(|| format!("cannot enter the owner of page {number}"))?;
+        let bound = self.numbers.update(&tgid.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::NO_EXIST);
+        if bound.is_err() {
+            let _ = self.own(number, NOBODY);
         }
-        // A batch ends at the first that is not there. That, one by one, is no error.
-        for tgid in tgids {
-            let _ = self.pages.delete(&tgid.to_ne_bytes());
-        }
+        bound.with_context(|| format!("cannot enter the page of process {tgid}"))
+    }
+
+    /// Let the scheduler find page `number` under `tgid` no more, which it was bound to. Does not wait: the page stays under its number for [`Self::replace`].
+    pub fn unbind(&self, tgid: u32, number: u32) {
+        // Neither fails where it was bound.
+        let _ = self.own(number, NOBODY);
+        let _ = self.numbers.delete(&tgid.to_ne_bytes());
+    }
+
+    fn own(&self, number: u32, tgid: u32) -> libbpf_rs::Result<()> {
+        self.owners.update(&number.to_ne_bytes(), &tgid.to_ne_bytes(), MapFlags::ANY)
     }
 
     /// Does anybody still hold the page of this number, mapped or by a descriptor? Without CAP_SYS_ADMIN nobody seems to.
@@ -108,11 +151,13 @@ fn blank_page() -> Result<MapHandle> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use super::*;
 
-    /// A map of maps like the scheduler's; none where the kernel does not let this test make one.
+    fn map(of: MapType, room: u32, options: &bpf_map_create_opts) -> MapHandle {
+        MapHandle::create(of, Some("test"), 4, 4, room, options).unwrap()
+    }
+
+    /// Maps like the scheduler's, with room for so many pages; none where the kernel does not let this test make one.
     fn pages(room: u32) -> Option<CoopPages> {
         let like = match blank_page() {
             Ok(page) => page,
@@ -121,42 +166,68 @@ mod tests {
                 return None;
             }
         };
-        let options = bpf_map_create_opts {
-            sz: mem::size_of::<bpf_map_create_opts>() as _,
-            inner_map_fd: like.as_fd().as_raw_fd() as u32,
-            ..Default::default()
-        };
-        Some(CoopPages::new(MapHandle::create(MapType::HashOfMaps, Some("coop_pages"), 4, 4, room, &options).unwrap()))
+        let plain = bpf_map_create_opts { sz: mem::size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+        let options = bpf_map_create_opts { inner_map_fd: like.as_fd().as_raw_fd() as u32, ..plain };
+        let numbers = map(MapType::Hash, room, &plain);
+        let owners = map(MapType::Array, room, &plain);
+        Some(CoopPages::new(map(MapType::ArrayOfMaps, room, &options), numbers, owners).unwrap())
     }
 
-    fn refusal(result: Result<CoopPage>) -> String {
-        format!("{:#}", result.unwrap_err())
+    /// The kernel's number of the page that the scheduler would find under `tgid`: as page_of() of coop.bpf.h.
+    fn found(pages: &CoopPages, tgid: u32) -> Option<u32> {
+        let read = |map: &MapHandle, key: &[u8]| map.lookup(key, MapFlags::ANY).unwrap();
+        let number = read(&pages.numbers, &tgid.to_ne_bytes())?;
+        if read(&pages.owners, &number)? != tgid.to_ne_bytes() {
+            return None;
+        }
+        read(&pages.pages, &number).map(|id| u32::from_ne_bytes(id.try_into().unwrap()))
     }
 
-    /// A process has one page: a second one under its number is refused, and after the first one's end there can be another. A full map refuses, too.
+    /// A page is found under the number of the process that it is bound to, as long as it is; a process has one.
     #[test]
-    fn one_page_for_each_process() {
+    fn a_page_is_found_while_it_is_bound() {
+        let Some(pages) = pages(4) else { return };
+        let made = pages.replace(&[], &[0, 1, 3]).unwrap();
+        assert_eq!(made.iter().map(|page| page.number).collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(found(&pages, 100), None);
+        pages.bind(100, 3).unwrap();
+        pages.bind(101, 1).unwrap();
+        assert_eq!((found(&pages, 100), found(&pages, 101)), (Some(made[2].id), Some(made[1].id)));
+        assert!(format!("{:#}", pages.bind(100, 0).unwrap_err()).contains("process 100"));
+        assert_eq!(found(&pages, 100), Some(made[2].id));
+        pages.unbind(100, 3);
+        assert_eq!((found(&pages, 100), found(&pages, 101)), (None, Some(made[1].id)));
+        pages.bind(100, 0).unwrap();
+        assert_eq!(found(&pages, 100), Some(made[0].id));
+    }
+
+    /// A number whose page was taken out has nobody's, and then a new one. There is an end to numbers.
+    #[test]
+    fn a_number_is_given_a_new_page() {
         let Some(pages) = pages(2) else { return };
-        let page = pages.create(100).unwrap();
-        assert!(refusal(pages.create(100)).contains("process 100"));
-        pages.create(101).unwrap();
-        assert!(refusal(pages.create(102)).contains("process 102"));
-        // One of these three is not there: the others go all the same.
-        pages.remove(&[99, 100, 101]);
-        pages.remove(&[]);
-        assert_ne!(pages.create(100).unwrap().id, page.id);
+        let old = pages.replace(&[], &[0]).unwrap();
+        pages.bind(100, 0).unwrap();
+        pages.unbind(100, 0);
+        let other = pages.replace(&[0], &[1]).unwrap();
+        assert!(pages.replace(&[], &[]).unwrap().is_empty());
+        let new = pages.replace(&[], &[0]).unwrap();
+        pages.bind(101, 0).unwrap();
+        assert_eq!(found(&pages, 101), Some(new[0].id));
+        assert!(new[0].id != old[0].id && new[0].id != other[0].id);
+        assert!(pages.replace(&[], &[2]).is_err());
     }
 
     /// A page is held as long as it is entered or somebody has it, and not after that.
     #[test]
     fn a_page_is_held_until_the_last_has_let_go() {
         let Some(pages) = pages(2) else { return };
-        let CoopPage { fd, id } = pages.create(100).unwrap();
+        let [CoopPage { fd, id, .. }, other] = <[_; 2]>::try_from(pages.replace(&[], &[0, 1]).unwrap()).unwrap();
         assert!(pages.is_held(id));
         drop(fd);
         assert!(pages.is_held(id), "the scheduler's map has it");
-        let CoopPage { fd, id } = pages.create(101).unwrap();
-        pages.remove(&[100, 101]);
+        pages.replace(&[0, 1], &[]).unwrap();
+        assert!(!pages.is_held(id));
+        let CoopPage { fd, id, .. } = other;
         assert!(pages.is_held(id), "its descriptor is open");
         drop(fd);
         assert!(!pages.is_held(id));

@@ -27,8 +27,8 @@ pub const MAX_NEWCOMERS: usize = 256;
 /// How long a newcomer may take to ask. libcoop asks as it connects.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pages that one user but root is given in a second. Each costs the kernel an RCU grace period to enter and another one to remove, some 10 ms of waiting for
-/// everybody who is in the queue. The newcomers of a full login have theirs after 3.2 s, before libcoop gives up at 5 s.
+/// Pages that one user but root is given in a second. Fewer than are ready ([`super::pool::READY`]): who takes all that they can leaves some for others, unless a
+/// grace period takes longer than a second. The newcomers of a full login have theirs after 3.2 s, before libcoop gives up at 5 s.
 pub const MAX_GIVEN_PER_SECOND: u32 = 10;
 
 /// A connection. Never used for another one.
@@ -179,12 +179,16 @@ impl Door {
     }
 
     /// It is this client's turn.
-    pub fn turn(&mut self, id: ClientId) -> Turn {
+    ///
+    /// Pages that the scheduler's map still has, `is_retiring`, do not count: nobody knows yet whether they are mapped, and libcoop comes again only after a
+    /// minute if it is refused. So a user who keeps all of them mapped has for a moment more than allowed, by [`MAX_GIVEN_PER_SECOND`] in each
+    /// second that a grace period takes.
+    pub fn turn(&mut self, id: ClientId, is_retiring: impl Fn(u32) -> bool) -> Turn {
         let Some(client) = self.clients.get(&id) else { return Turn::Refuse(Errno::ESRCH) };
         let uid = client.peer.uid;
-        let turn = if uid != 0 && self.places(|of| of == uid) >= self.limits.per_user as usize {
+        let turn = if uid != 0 && self.places(|of| of == uid, &is_retiring) >= self.limits.per_user as usize {
             Turn::Refuse(Errno::EDQUOT)
-        } else if self.places(|_| true) >= self.limits.in_all as usize {
+        } else if self.places(|_| true, &is_retiring) >= self.limits.in_all as usize {
             Turn::Refuse(Errno::ENOSPC)
         } else if self.pages.contains_key(&client.peer.pid) {
             Turn::Share
@@ -196,10 +200,10 @@ impl Door {
     }
 
     /// Places taken by the users `of`.
-    fn places(&self, of: impl Fn(u32) -> bool) -> usize {
+    fn places(&self, of: impl Fn(u32) -> bool, is_retiring: impl Fn(u32) -> bool) -> usize {
         let served =
             self.clients.values().filter(|client| client.stage == Stage::Served && of(client.peer.uid)).count();
-        served + self.kept.values().filter(|uid| of(**uid)).count()
+        served + self.kept.iter().filter(|(page, uid)| of(**uid) && !is_retiring(**page)).count()
     }
 
     /// The client has been given its page, whose number is `page`.
@@ -303,7 +307,7 @@ mod tests {
     /// The same, and has its turn at once. The page's number is the process's.
     fn serve(door: &mut Door, peer: Peer) -> Result<ClientId, Errno> {
         let id = ask(door, peer);
-        match door.turn(id) {
+        match door.turn(id, |_| false) {
             Turn::Refuse(errno) => {
                 assert_eq!(door.leave(id), None);
                 Err(errno)
@@ -356,6 +360,17 @@ mod tests {
         assert_eq!(serve(&mut door, peer(4, 1000)), Err(Errno::EDQUOT));
     }
 
+    /// A page that is not out of the scheduler's map yet does not count: whoever has given it back has the next one at once.
+    #[test]
+    fn what_is_being_taken_out_does_not_count() {
+        let mut door = door(1, 1);
+        let first = serve(&mut door, peer(1, 1000)).unwrap();
+        assert_eq!(door.leave(first), Some(1));
+        let second = ask(&mut door, peer(2, 1000));
+        assert_eq!(door.turn(second, |page| page == 1), Turn::Make);
+        assert_eq!(door.turn(second, |_| false), Turn::Refuse(Errno::EDQUOT));
+    }
+
     /// Two copies of the library in one process share its page, which is gone with the last of them; each takes a place, or one process could hold
     /// any number of connections.
     #[test]
@@ -363,7 +378,7 @@ mod tests {
         let mut door = door(3, 100);
         let first = serve(&mut door, peer(1, 1000)).unwrap();
         let second = ask(&mut door, peer(1, 1000));
-        assert_eq!(door.turn(second), Turn::Share);
+        assert_eq!(door.turn(second, |_| false), Turn::Share);
         door.give(second, 1);
         assert_eq!(door.processes(), BTreeMap::from([(1000, 1)]));
         serve(&mut door, peer(2, 1000)).unwrap();
@@ -385,7 +400,7 @@ mod tests {
         assert_eq!(door.strangers(&peer(1, 0)), [old]);
         assert_eq!(door.leave(old), Some(1));
         let new = ask(&mut door, with_the_number_again);
-        assert_eq!(door.turn(new), Turn::Make);
+        assert_eq!(door.turn(new, |_| false), Turn::Make);
     }
 
     /// Another version is told so, whatever the length of its hello; what is reserved is ignored.
@@ -455,7 +470,7 @@ mod tests {
         }
         let mut turns = Vec::new();
         while let Some((id, peer)) = door.next(NOW) {
-            assert_eq!(door.turn(id), Turn::Make);
+            assert_eq!(door.turn(id, |_| false), Turn::Make);
             door.give(id, peer.pid);
             turns.push(peer.uid);
         }

@@ -2,8 +2,10 @@
 //! The thread that hands out pages: sockets and processes in, [`Door`] decides, [`Mechanism`] does it.
 //!
 //! One round of the loop: what was said is heard, whoever has ended goes, new connections are taken in, and one page is given. In that order, so that a
-//! process that executes another program finds its old page gone when the new program has its turn. One, because entering it takes tens of
-//! milliseconds, in which others end.
+//! process that executes another program finds its old page gone when the new program has its turn. One, because others may end meanwhile.
+//!
+//! It never waits but for its sockets. Pages are entered and taken out by a [`Worker`], for that takes a grace period; where none is ready the one whose turn
+//! it is waits, and all behind it, and who hangs up is heard.
 //!
 //! A process is known by its pidfd, which the kernel gave for the connection (`SO_PEERPIDFD`). Its connection may outlive it, in a child or in whoever it
 //! was sent to: the page must not, or whoever has its number next would share it with them.
@@ -15,11 +17,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use limelight_abi::coop::{COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_MAX_SLOTS, coop_welcome};
+use limelight_abi::coop::{COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_MAX_PAGES, COOP_MAX_SLOTS, coop_welcome};
 use log::{debug, error, warn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,8 +35,10 @@ use nix::sys::socket::{
 use nix::sys::stat::fstat;
 
 use super::door::{ClientId, Door, Peer, Turn, Verdict};
+use super::pool::{Batch, Pool, Taken};
 use super::{Mechanism, Page, Shared, users};
 use crate::control::make_place;
+use crate::worker::Worker;
 
 /// Connections that are looked at in a second: to take one in and to close it takes some 20 us, so a flood of them takes 2 % of a CPU.
 pub const MAX_ACCEPTED_PER_SECOND: u32 = 1000;
@@ -50,8 +55,10 @@ const MAX_LOOKED_UP: usize = 32;
 /// Each second something is due: silence ends, a pause ends, turns begin anew.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Other than of any client, whose tokens are twice its id, which begins at 1, and the next number.
 const LISTENER: u64 = 0;
 const END: u64 = 1;
+const WORKER: u64 = u64::MAX;
 
 /// Both ends of one connection.
 struct Connection {
@@ -63,7 +70,9 @@ struct Connection {
 /// What the thread owns.
 pub struct Server<M> {
     door: Door,
-    mechanism: M,
+    pool: Pool,
+    mechanism: Arc<M>,
+    worker: Worker<Batch, Result<Vec<Page>>>,
     epoll: Epoll,
     listener: UnixListener,
     /// Its other end is closed when this is to end.
@@ -76,6 +85,8 @@ pub struct Server<M> {
     ticked: Instant,
     accepted: u32,
     is_paused: bool,
+    /// Whose turn it is finds no page ready.
+    is_waiting: bool,
     /// Up to here processes were looked up.
     looked_up: ClientId,
     /// The last failure that was reported, so that one that repeats itself does not fill the log.
@@ -88,6 +99,7 @@ struct Found {
     gone: Vec<ClientId>,
     said: Vec<(ClientId, Vec<u8>)>,
     connected: bool,
+    replaced: bool,
     ends: bool,
 }
 
@@ -95,16 +107,22 @@ impl<M: Mechanism> Server<M> {
     /// Listen at `path`.
     ///
     /// # Errors
-    /// The socket cannot be made there.
+    /// The socket cannot be made there, or there is no room for another thread.
     pub fn new(path: &Path, door: Door, mechanism: M, end: UnixStream, shared: Shared) -> Result<Self> {
         let listener = listen_at(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(&end, EpollEvent::new(EpollFlags::EPOLLIN, END))?;
+        let mechanism = Arc::new(mechanism);
+        let waits = Arc::clone(&mechanism);
+        let worker = Worker::start("coop-pages", 1, move |batch: Batch| waits.replace(&batch.retired, &batch.blank))?;
+        epoll.add(&worker, EpollEvent::new(EpollFlags::EPOLLIN, WORKER))?;
         let now = Instant::now();
         Ok(Self {
             door,
+            pool: Pool::new(COOP_MAX_PAGES),
             mechanism,
+            worker,
             epoll,
             listener,
             _end: end,
@@ -115,6 +133,7 @@ impl<M: Mechanism> Server<M> {
             ticked: now,
             accepted: 0,
             is_paused: false,
+            is_waiting: false,
             looked_up: 0,
             fault: String::new(),
         })
@@ -123,6 +142,7 @@ impl<M: Mechanism> Server<M> {
     /// Serve until the other end of `end` is closed. The pages are not removed then: the scheduler that knows them ends, too.
     pub fn run(mut self) {
         let mut events = [EpollEvent::empty(); 64];
+        self.order();
         loop {
             let patience = self.patience();
             match self.epoll.wait(&mut events, patience) {
@@ -131,7 +151,10 @@ impl<M: Mechanism> Server<M> {
                     if found.ends {
                         return;
                     }
-                    self.round(found);
+                    if let Err(error) = self.round(found) {
+                        error!("{error:#}");
+                        return;
+                    }
                 }
                 Err(Errno::EINTR) => {}
                 Err(errno) => {
@@ -148,7 +171,7 @@ impl<M: Mechanism> Server<M> {
 
     /// Nothing is due at no time where nobody is there.
     fn patience(&mut self) -> EpollTimeout {
-        if self.door.next(self.started.elapsed()).is_some() {
+        if !self.is_waiting && self.door.next(self.started.elapsed()).is_some() {
             return EpollTimeout::ZERO;
         }
         if self.door.is_empty() && !self.is_paused {
@@ -163,6 +186,7 @@ impl<M: Mechanism> Server<M> {
             match event.data() {
                 LISTENER => found.connected = true,
                 END => found.ends = true,
+                WORKER => found.replaced = true,
                 // The process has ended.
                 token if token % 2 == 1 => found.gone.push(token / 2),
                 token => match self.connections.get(&(token / 2)).map(|client| receive(&client.socket)) {
@@ -175,7 +199,11 @@ impl<M: Mechanism> Server<M> {
         found
     }
 
-    fn round(&mut self, found: Found) {
+    /// An error: the thread that enters pages has ended by itself.
+    fn round(&mut self, found: Found) -> Result<()> {
+        if found.replaced {
+            self.take_pages()?;
+        }
         let mut gone = found.gone;
         for (id, packet) in found.said {
             match self.door.hear(id, &packet) {
@@ -192,21 +220,40 @@ impl<M: Mechanism> Server<M> {
         if found.connected {
             self.take_in();
         }
+        self.is_waiting = false;
         self.serve_one();
+        self.order();
         self.tell();
+        Ok(())
     }
 
-    /// Close these connections, and remove the pages of processes that have no other one: all at once, because that takes long.
+    /// New pages are there, or could not be made.
+    fn take_pages(&mut self) -> Result<()> {
+        if let Some(answer) = self.worker.take()? {
+            let pages = answer.map_err(|error| self.report(format!("{error:#}; processes go without"))).ok();
+            self.pool.done(pages);
+        }
+        Ok(())
+    }
+
+    /// Have pages replaced, if any are to be.
+    fn order(&mut self) {
+        if let Some(batch) = self.pool.order() {
+            // There is room for it: no other one is under way. Where the thread has ended its bell says so.
+            let _ = self.worker.give(batch);
+        }
+    }
+
+    /// Close these connections, and unbind the pages of processes that have no other one.
     fn dismiss(&mut self, gone: &[ClientId]) {
-        let mut pids = Vec::new();
         for id in gone {
             // Closing the descriptors takes them off the epoll set: nobody else has copies of these.
             self.connections.remove(id);
-            pids.extend(self.door.leave(*id));
-        }
-        if !pids.is_empty() {
-            self.mechanism.remove(&pids);
-            pids.iter().for_each(|pid| drop(self.pages.remove(pid)));
+            let Some(pid) = self.door.leave(*id) else { continue };
+            if let Some(page) = self.pages.remove(&pid) {
+                self.mechanism.unbind(pid, page.number);
+                self.pool.retire(&page);
+            }
         }
     }
 
@@ -269,31 +316,37 @@ impl<M: Mechanism> Server<M> {
         }
         let strangers = self.door.strangers(&peer);
         self.dismiss(&strangers);
-        self.door.forget_kept(|page| self.mechanism.is_held(page));
-        match self.door.turn(id) {
+        self.door.forget_kept(|page| self.pool.is_retiring(page) || self.mechanism.is_held(page));
+        match self.door.turn(id, |page| self.pool.is_retiring(page)) {
             Turn::Refuse(errno) => {
                 debug!("process {} of user {} gets no page: {errno}", peer.pid, peer.uid);
                 self.refuse(id, errno);
             }
             Turn::Share => self.hand_out(id, &peer),
-            Turn::Make => match self.mechanism.create(peer.pid) {
-                Ok(page) => {
-                    self.pages.insert(peer.pid, page);
-                    self.hand_out(id, &peer);
-                }
-                Err(error) => {
-                    self.report(format!("{error:#}; its process goes without"));
-                    self.refuse(id, Errno::EAGAIN);
-                }
+            Turn::Make => match self.pool.take() {
+                Taken::Ready(page) => self.bind(id, &peer, page),
+                Taken::Later => self.is_waiting = true,
+                Taken::Never => self.refuse(id, Errno::EAGAIN),
             },
         }
+    }
+
+    /// Give a client the page, which is its process's from now on.
+    fn bind(&mut self, id: ClientId, peer: &Peer, page: Page) {
+        if let Err(error) = self.mechanism.bind(peer.pid, page.number) {
+            self.report(format!("{error:#}; its process goes without"));
+            self.pool.retire(&page);
+            return self.refuse(id, Errno::EAGAIN);
+        }
+        self.pages.insert(peer.pid, page);
+        self.hand_out(id, peer);
     }
 
     /// Hand its process's page to a client.
     fn hand_out(&mut self, id: ClientId, peer: &Peer) {
         let (Some(client), Some(page)) = (self.connections.get(&id), self.pages.get(&peer.pid)) else { return };
         self.door.give(id, page.id);
-        // While the page was entered the process may have ended, and its number may be another's.
+        // Before the page was bound the process may have ended, and its number may be another's.
         if !self.is_still(id, peer) || answer(&client.socket, 0, Some(&page.fd)).is_err() {
             self.dismiss(&[id]);
         }

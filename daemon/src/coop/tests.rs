@@ -110,13 +110,13 @@ fn the_page_ends_with_the_connection() {
 fn two_copies_share_a_page() {
     let daemon = Daemon::start();
     let (first, second) = (daemon.ask().unwrap(), daemon.ask().unwrap());
-    assert_eq!(daemon.pages.made(), 1);
+    assert_eq!(daemon.pages.given(), 1);
     let number = |handed: &Handed| nix::sys::stat::fstat(&handed.page).unwrap().st_ino;
     assert_eq!(number(&first), number(&second));
     drop(first);
     // By the time this one has been answered, the end of the first has been seen.
     drop(daemon.ask().unwrap());
-    assert_eq!((daemon.pages.pids(), daemon.pages.made()), (vec![me()], 1));
+    assert_eq!((daemon.pages.pids(), daemon.pages.given()), (vec![me()], 1));
     drop(second);
     daemon.wait_for(&[]);
 }
@@ -141,7 +141,7 @@ fn nonsense_is_closed() {
     twice.connection.write_all(&hello()).unwrap();
     assert!(is_closed(&twice.connection));
     daemon.wait_for(&[]);
-    assert_eq!(daemon.pages.made(), 1, "nonsense was given a page");
+    assert_eq!(daemon.pages.given(), 1, "nonsense was given a page");
     daemon.still_serves();
 }
 
@@ -161,14 +161,55 @@ fn another_version_is_told() {
     until("it is not counted", || daemon.coop.status().refused == 1);
 }
 
-/// A kernel without room for a page is an error to who asks, and none for the daemon.
+/// A kernel without room for a page is an error to who asks, and none for the daemon: it tries again for the next one, and gives what it has.
 #[test]
 fn a_page_that_cannot_be_made_is_said() {
     let daemon = Daemon::start();
-    daemon.pages.fail();
+    until("too few are ready", || daemon.pages.entered() == READY);
+    daemon.pages.fail(true);
+    (0..READY).for_each(|_| daemon.still_serves());
     let error = format!("{:#}", daemon.ask().err().unwrap());
     assert!(error.contains("EAGAIN"), "{error}");
     assert!(daemon.ask().is_err());
+    daemon.pages.fail(false);
+    until("it is not tried again", || daemon.ask().is_ok());
+}
+
+/// While a grace period does not end, as many as are ready are handed out. The next one waits, and who ends meanwhile is heard; when it has ended who waited
+/// is served.
+#[test]
+fn nobody_waits_for_a_grace_period_while_pages_are_ready() {
+    let daemon = Daemon::start();
+    let mut other = python(&daemon, "sys.stdin.read()");
+    daemon.wait_for(&[other.id()]);
+    daemon.pages.hang(true);
+    let all = daemon.pages.given() + READY as u32 - 1;
+    while daemon.pages.given() < all {
+        daemon.ask().unwrap();
+    }
+    // The one in the place of the first may have been made before.
+    let _ = ask_for_page(&daemon.path(), Duration::from_millis(500));
+    let mut last = daemon.connect();
+    last.write_all(&hello()).unwrap();
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    daemon.wait_for(&[]);
+    last.set_nonblocking(true).unwrap();
+    assert!(last.read(&mut [0; 64]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    last.set_nonblocking(false).unwrap();
+    daemon.pages.hang(false);
+    daemon.wait_for(&[me()]);
+    assert_eq!(last.read(&mut [0; 64]).unwrap(), 16);
+}
+
+/// Who ends the daemon waits for no grace period.
+#[test]
+fn the_end_waits_for_no_grace_period() {
+    let daemon = Daemon::start();
+    daemon.pages.hang(true);
+    let _ = ask_for_page(&daemon.path(), Duration::from_millis(100));
+    drop(daemon.coop);
+    daemon.pages.hang(false);
 }
 
 /// Silent connections are closed when their patience is over, not before, and keep nobody else from being served.
@@ -245,7 +286,7 @@ fn a_program_that_executes_another_gets_a_new_page() {
     let daemon = Daemon::start();
     let again = "os.execv(sys.executable, [sys.executable, '-c', ASK + 'sys.stdin.read()', PATH])";
     let mut process = python(&daemon, &format!("import os\n{again}"));
-    until("no second page was made", || daemon.pages.made() == 2);
+    until("no second page was given", || daemon.pages.given() == 2);
     daemon.wait_for(&[process.id()]);
     drop(process.stdin.take());
     process.wait().unwrap();
