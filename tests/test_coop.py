@@ -165,9 +165,6 @@ def test_who_is_always_due_makes_nobody_late(guest: Guest, life_ms: int) -> None
     """Twenty threads of a user that are always due, new ones every 3 ms of CPU or the same ones all the time: four players' timers are kept, and less than
     3 ms late: those that were due a moment ago (coop_slack) go before, and some of them have an event of 0.5 ms."""
     guest.start_limelight()
-    # khugepaged copies a page as a reader of RCU, and if it is preempted there, the daemon waits for it, to enter a page: for 4.7 s in one run of
-    # ten. That is a fault of its own (README), and not what is tested here.
-    guest.check("echo never >/sys/kernel/mm/transparent_hugepage/enabled")
     guest.background(f"dueflood 20 {life_ms}", user="person")
     guest.wait_for(lambda: len(guest.check("pgrep -x dueflood >/dev/null && ls /proc/$(pgrep -x dueflood)/task").split()) > 10, "it floods", 30)
     for player in _play(guest, "spinning", OTHERS, *(_player(number) for number in range(4))):
