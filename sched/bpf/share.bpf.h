@@ -9,8 +9,8 @@
  *
  * share_pm earns a little more than what is promised (6 % for 5 %), because up to share_cap_ns may be owed at the end of any second.
  *
- * What limelight itself takes, in class OTHER too, is not for others: with four CPUs it was a fifth of the share. A part of it is paid all the same, so
- * that a daemon that does not stop takes no more than OWN_PAYS times the share from the person.
+ * What limelight itself takes, in class OTHER too, is not for others: with four CPUs it was a fifth of the share. A part of it is paid all the
+ * same, so that a daemon that does not stop takes no more than OWN_PAYS times the share from the person.
  */
 #ifndef LIMELIGHT_SHARE_H
 #define LIMELIGHT_SHARE_H
