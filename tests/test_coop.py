@@ -86,11 +86,13 @@ def test_who_always_yields_late_loses_the_slack(guest: Guest) -> None:
 def test_a_release_does_not_wait_for_the_kernels_workers(guest: Guest) -> None:
     """While another program writes to a file all the time, for which a worker of the kernel runs for a millisecond or two in one go, timers are kept."""
     guest.start_limelight()
+    # khugepaged clears pages with preemption off, for up to 0.6 ms here, and nobody can take the CPU from it: that is not a worker's part.
+    guest.check("echo never >/sys/kernel/mm/transparent_hugepage/enabled")
     guest.check("sysctl -q vm.dirty_writeback_centisecs=10 vm.dirty_expire_centisecs=10")
     guest.background("sh -c 'while :; do dd if=/dev/zero of=/var/tmp/written bs=1M count=48 conv=notrunc status=none; sleep 0.1; done'")
     player, = guest.script("adaptive", "spinning", OTHERS, "--seconds=12,--period-us=2503,--timer-us=100")
     _assert_timely(player)
-    # 0.25 ms of the worker, and what the scheduler may take; without that 0.6 to 2.
+    # 0.25 ms of the worker, and what the scheduler may take, however many workers there are: 0.31 to 0.33. Without that 0.6 to 2.
     assert player["worst"] <= WORKER_WORST_MS
 
 

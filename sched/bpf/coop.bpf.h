@@ -16,8 +16,8 @@
  *  4. Who runs in good standing is not preempted by its own class before the end of the slice that it was told, and coop_slack_ns; who runs
  *     on even then is preempted and demoted, and is on probation. A more urgent class preempts it as always, and waits for no slack; that demotes
  *     nobody.
- *  5. A kernel thread that works for others goes before everybody for kthread_first_ns each time it gets the CPU. Then a due release goes first: one of
- *     them ran for 2 ms in one go, and made releases so late.
+ *  5. A kernel thread that works for others goes before everybody for kthread_first_ns each time it gets the CPU. Then a due release goes first:
+ *     one of them ran for 2 ms in one go, and made releases so late. It goes on when the timer has run, or after coop_slack_ns.
  */
 #ifndef LIMELIGHT_COOP_H
 #define LIMELIGHT_COOP_H

@@ -151,7 +151,7 @@ static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 	r = admitted_of(p, tctx);
 	waits_as = waiting_class(tctx);
 	if (r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES)
-		taken = take_from_queue(cpu, p, queue_of(p, tctx, waits_as, queue_cpu(p, tctx)));
+		taken = take_from_queue(cpu, p, queue_of(p, tctx, waits_as, queue_cpu(p, tctx)), 0);
 	if (!taken) {
 		change_queue(cpu, QUEUE_DEADLINES, item, COOP_ABI_NEVER);
 		if (r && waits_as < LL_NR_CLASSES && !is_entitled(r, now))

@@ -186,7 +186,7 @@ static bool take_more_important(s32 cpu, const struct task_struct *first, struct
 	of_p = task_ctx_of(p);
 	if (of_p && of_p->class == tctx->class && waiting_class(of_p) == tctx->class && of_p->coop.group == tctx->coop.group &&
 	    is_item_of(p, of_p, of_p->coop.item, cpu) && weigh_the_same(first, tctx, p, of_p))
-		taken = take_from_queue(cpu, p, queue_of(p, of_p, tctx->class, cpu));
+		taken = take_from_queue(cpu, p, queue_of(p, of_p, tctx->class, cpu), 0);
 	if (taken)
 		swap_vtimes(of_p, tctx, cpu, tctx->class);
 	bpf_task_release(p);

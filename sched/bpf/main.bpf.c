@@ -294,9 +294,8 @@ static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s3
 		return true;
 	}
 	if (above != LL_CLASS_KTHREAD)
-		return take_due(cpu, cctx, above);
-	cctx->kthread_gives_way = works_for_others(prev) && take_due(cpu, cctx, LL_CLASS_OTHER);
-	return cctx->kthread_gives_way;
+		return take_due(cpu, cctx, above, 0);
+	return works_for_others(prev) && give_way(cpu, cctx, 0);
 }
 
 /* Have the task run, or go on, that is entitled to @cpu and has the earliest deadline, if there is one; @tctx is of @prev, where that could go on. */
@@ -422,6 +421,28 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	}
 }
 
+/*
+ * Does @p, which yields, go on before a kernel thread that has just made way for it (rule 5 in coop.bpf.h)? It had been preempted, and yields so that
+ * its timer can run; no dispatch would decide, because the kernel thread waits in the CPU's own queue. For coop_slack_ns and no longer, or one that
+ * is always due would keep that waiting.
+ */
+static bool goes_on_before_kthread(struct task_struct *p, struct task_ctx *tctx)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 now;
+
+	if (!tctx->coop.cell || cctx->reservations || !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return false;
+	look_at_coop_clock(cctx);
+	if (cctx->coop_now_ns - cctx->gave_way_at_ns >= coop_slack_ns || !goes_on_for_release(tctx, cctx))
+		return false;
+	now = scx_bpf_now();
+	settle_stint(p, tctx, cctx, now);
+	go_on(p, tctx, cpu, cctx, now);
+	return true;
+}
+
 /* @p gives up the CPU, and if it is cooperative, says until when. Without this the kernel would end its slice, no more. */
 bool BPF_STRUCT_OPS(ll_yield, struct task_struct *p, struct task_struct *to)
 {
@@ -432,7 +453,8 @@ bool BPF_STRUCT_OPS(ll_yield, struct task_struct *p, struct task_struct *to)
 		return false;
 	if (tctx)
 		yield_coop(p, tctx);
-	scx_bpf_task_set_slice(p, 0);
+	if (!tctx || !goes_on_before_kthread(p, tctx))
+		scx_bpf_task_set_slice(p, 0);
 	return false;
 }
 

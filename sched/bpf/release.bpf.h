@@ -187,21 +187,21 @@ static bool rescue_comes_first(const struct cpu_ctx *cctx)
 	return rescue_first && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED));
 }
 
-/* In a dispatch: have @p, which waits in @queue, run next here. False where it does not wait there. */
-static bool take_from_queue(s32 cpu, struct task_struct *p, u64 queue)
+/* Have @p, which waits in @queue, run next here; outside of a dispatch with SCX_ENQ_PREEMPT in @enq_flags. False where it does not wait there. */
+static bool take_from_queue(s32 cpu, struct task_struct *p, u64 queue, u64 enq_flags)
 {
 	struct task_struct *any;
 	bool moved = false;
 
 	bpf_for_each(scx_dsq, any, queue, 0) {
-		moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+		moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, enq_flags);
 		break;
 	}
 	return moved;
 }
 
 /* Take the first of those of @class whose release is due. */
-static bool take_first_due(s32 cpu, u32 class)
+static bool take_first_due(s32 cpu, u32 class, u64 enq_flags)
 {
 	u32 number = release_queue(RELEASE_WAITS, class), item = first_item(cpu, number), waits_as;
 	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
@@ -210,7 +210,7 @@ static bool take_first_due(s32 cpu, u32 class)
 
 	if (is_its) {
 		waits_as = waiting_class(tctx);
-		taken = waits_as < LL_NR_CLASSES && take_from_queue(cpu, p, queue_of(p, tctx, waits_as, cpu));
+		taken = waits_as < LL_NR_CLASSES && take_from_queue(cpu, p, queue_of(p, tctx, waits_as, cpu), enq_flags);
 	}
 	if (p)
 		bpf_task_release(p);
@@ -229,8 +229,8 @@ static bool goes_on_for_release(const struct task_ctx *tctx, struct cpu_ctx *cct
 	return !more_urgent_waits(cctx, tctx->class) || may_use_share(cctx, tctx->class);
 }
 
-/* Take who runs for its release (rules 1 and 2); @above is the class of the task that could go on. */
-static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above)
+/* Take who runs for its release (rules 1 and 2); @above is the class of the task that could go on. For @enq_flags see take_from_queue(). */
+static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 {
 	u64 now = cctx->coop_now_ns;
 	u32 class;
@@ -244,12 +244,21 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above)
 			break;
 		if (class == LL_CLASS_OTHER && rescue_comes_first(cctx))
 			break;
-		if (take_first_due(cpu, class)) {
+		if (take_first_due(cpu, class, enq_flags)) {
 			count(LL_STAT_coop_due);
 			return true;
 		}
 	}
 	return false;
+}
+
+/* A kernel thread on @cctx that works for others, whose slice is over, makes way for a due release, if there is one (rule 5). */
+static bool give_way(s32 cpu, struct cpu_ctx *cctx, u64 enq_flags)
+{
+	cctx->kthread_gives_way = take_due(cpu, cctx, LL_CLASS_OTHER, enq_flags);
+	if (cctx->kthread_gives_way)
+		cctx->gave_way_at_ns = cctx->coop_now_ns;
+	return cctx->kthread_gives_way;
 }
 
 #endif /* LIMELIGHT_RELEASE_H */

@@ -97,6 +97,22 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	return preempt_by_first(cpu);
 }
 
+/*
+ * The slice of a kernel thread on this CPU, @cpu, is over, and others of its kind wait behind it: they would have their time, one after the other,
+ * before a dispatch is asked for a release. So the due one is put before them, if there is one.
+ */
+static void put_release_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (cctx->class != LL_CLASS_KTHREAD || cctx->reservations || cpu != bpf_get_smp_processor_id())
+		return;
+	if (!scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) || !works_for_others(bpf_get_current_task_btf()))
+		return;
+	look_at_coop_clock(cctx);
+	bpf_rcu_read_lock();
+	give_way(cpu, cctx, SCX_ENQ_PREEMPT);
+	bpf_rcu_read_unlock();
+}
+
 /* The timer of CPU *@key fires: end the slice that is over, or come back when it will be. */
 static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 {
@@ -112,6 +128,8 @@ static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 		return 0;
 	}
 	cctx->slice_end_ns = 0;
+	if (cctx->coop_threads)
+		put_release_before_kthreads(*key, cctx);
 	if (!settle_slice_end(*key, cctx, now))
 		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
 	return 0;
