@@ -31,6 +31,15 @@ def test_the_papers_policy_starts_too(guest: Guest) -> None:
     assert guest.status()["policy"] == "huc"
 
 
+@on(DESKTOP)
+def test_khugepaged_passes_over_it(guest: Guest) -> None:
+    """khugepaged, which holds the lock of the memory that it looks at for seconds on a loaded machine, looks at neither the daemon's nor a helper's."""
+    guest.start_limelight()
+    guest.wait_for(lambda: len(guest.processes("limelight")) == 2, "the helper runs")
+    for pid in guest.processes("limelight"):
+        assert "THP_enabled:\t0\n" in guest.check(f"cat /proc/{pid}/status")
+
+
 def test_a_second_daemon_is_refused(guest: Guest) -> None:
     """A second `limelight run` ends with a message that names the first, and the first stays in charge."""
     guest.start_limelight()

@@ -18,6 +18,7 @@ use log::{error, info, warn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
@@ -77,6 +78,14 @@ fn keep_in_memory() {
     }
 }
 
+/// Have khugepaged pass over the daemon and its helpers. It holds the lock of the memory that it looks at, and is of nice value 19: with nobody at the desk it goes
+/// by its weight, and beside forty busy processes a page fault of the daemon's waited for it for more than 5 s.
+fn keep_from_khugepaged() {
+    if let Err(errno) = prctl::set_thp_disable(true) {
+        warn!("cannot have khugepaged pass over the daemon ({errno}): it may answer late on a loaded machine");
+    }
+}
+
 /// Why the loop ended.
 enum End {
     /// A signal asked for it.
@@ -96,6 +105,7 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
         let mut object = MaybeUninit::uninit();
         let scheduler = Scheduler::load(&options.settings, &mut object)?;
         keep_in_memory();
+        keep_from_khugepaged();
         let mut coop = Coop::start(coop::socket(), options.coop_pages_per_user, scheduler.coop_pages())?;
         info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
         let mut session = Session {
