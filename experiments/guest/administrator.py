@@ -161,15 +161,20 @@ class Console:
 WAYS: dict[str, Callable[[], Ssh | Console]] = {"ssh": Ssh, "console": Console}
 
 
-def _end_bomb(way: Ssh | Console, bomb: desk.Group, until_s: float) -> bool:
-    """Types what ends the bomb; whether nothing was left of it in time."""
+def _end_bomb(way: Ssh | Console, bomb: desk.Group, until_s: float) -> tuple[bool, float]:
+    """Types what ends the bomb; whether nothing was left of it in time, and when the prompt was back: by then each process has been sent its SIGKILL."""
     assert way.terminal
     way.terminal.send(KILL)
+    is_back, back_s = False, until_s
     while not redline.is_gone(bomb):
-        if time.monotonic() > until_s:
-            return False
-        time.sleep(0.005)
-    return True
+        now_s = time.monotonic()
+        if now_s > until_s:
+            return False, back_s
+        if is_back:
+            time.sleep(0.005)
+        elif way.terminal.expect("# ", now_s + 0.005):
+            is_back, back_s = True, time.monotonic()
+    return True, min(back_s, time.monotonic())
 
 
 def measure(way: str, bomb: str, load: str, count: int, patience_s: int, seed: int) -> tuple[dict, dict]:
@@ -203,11 +208,14 @@ def _through(there: Ssh | Console, group: desk.Group | None, patience_s: int) ->
     """The login, and the end of the bomb."""
     began = time.monotonic()
     is_in = there.login(began + patience_s)
-    at_prompt = time.monotonic()
-    is_over = is_in and (group is None or _end_bomb(there, group, began + patience_s))
+    at_prompt = back = time.monotonic()
+    is_over = is_in
+    if is_in and group:
+        is_over, back = _end_bomb(there, group, began + patience_s)
     ended = time.monotonic()
     return {
         "login_s": at_prompt - began,
+        "killed_s": back - began if is_in else float(patience_s),
         "kill_s": ended - at_prompt if is_in else float(patience_s),
         "total_s": ended - began if is_over else float(patience_s),
         "locked_out": float(not is_over),
