@@ -26,9 +26,6 @@ struct {
 	__type(value, struct timer_slot);
 } load_timer SEC(".maps");
 
-/* When the last second was over. */
-u64 load_at_ns;
-
 /*
  * Who of @cpu's loses its reservation: of those that used up a budget in the window the one that took most, else of all (section 6.1: it acts
  * least like an interactive task); 0 where all are invulnerable.

@@ -145,6 +145,17 @@ static s32 least_loaded(const struct task_struct *p, s32 cpu)
 	return home;
 }
 
+/* When the last second of load.bpf.h's was over. */
+u64 load_at_ns;
+
+/* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
+static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
+{
+	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - load_at_ns);
+
+	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
+}
+
 /* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
 __weak int admit_reservation(u32 number, s32 home, u32 from)
 {
@@ -161,7 +172,7 @@ __weak int admit_reservation(u32 number, s32 home, u32 from)
 		return 0;
 	r = &reservation->r;
 	bpf_spin_lock(&admission->lock);
-	if (r->state == from && ll_admits(&cctx->load, r->bandwidth_ppm, load_high_ppm)) {
+	if (r->state == from && has_room(cctx, r->bandwidth_ppm, now)) {
 		cctx->load.expected_ppm += r->bandwidth_ppm;
 		cctx->admitted_ppm += r->bandwidth_ppm;
 		cctx->reservations++;

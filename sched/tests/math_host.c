@@ -283,6 +283,8 @@ static void loads(void)
 		ll_load_second(&load, 0);
 	CHECK(ll_load_of(&load) < 10000, "S_load %u", load.expected_ppm);
 	CHECK(ll_still_expected(200000, 0, 0) == 200000 && ll_still_expected(200000, 1, 0) == 175000, "its part decays as S_load does");
+	CHECK(ll_running_ppm(100 * MS, 50 * MS) == 400000 && ll_running_ppm(100 * MS, 200 * MS) == 400000, "a second's beginning tells little");
+	CHECK(ll_running_ppm(300 * MS, 500 * MS) == 600000 && ll_running_ppm(0, 0) == 0, "and then what it is");
 	CHECK(ll_still_expected(200000, 1000, 0) == 0 && ll_still_expected(200000, 1000, 50000) == 50000, "to what it uses");
 }
 

@@ -11,6 +11,7 @@ enum ll_load_consts {
 	LL_WHOLE_PPM = 1000000,
 	LL_LOAD_SAMPLES = 4,	/* samples of a second each: the observation window */
 	LL_FORGOTTEN_S = 32,	/* after so many seconds a seventieth of what was admitted is left in S_load: nothing */
+	LL_SECOND_TELLS_US = 250000,	/* before so much of a second is over it says as little as if so much were */
 };
 
 /* The current reservation period of a process: from @start_ns on it is entitled to @budget_ns of CPU before @deadline_ns. */
@@ -120,6 +121,20 @@ static inline u32 ll_load_of(const struct ll_load *load)
 	u32 most_ppm = load->recent_ppm > load->expected_ppm ? load->recent_ppm : load->expected_ppm;
 
 	return last_ppm > most_ppm ? last_ppm : most_ppm;
+}
+
+/*
+ * What has been taken of the second that is not over yet, @ran_ns in @elapsed_ns. Short-lived processes, as a make has them, are at the beginning of
+ * their first period all the time: each uses its C at once, and what was expected of it is gone with it. By the figures of whole seconds they would
+ * be admitted one after another, and have all of the CPU.
+ */
+static inline u32 ll_running_ppm(u64 ran_ns, u64 elapsed_ns)
+{
+	u64 of_us = elapsed_ns / 1000;
+
+	if (of_us < LL_SECOND_TELLS_US)
+		of_us = LL_SECOND_TELLS_US;
+	return (u32)(ran_ns * (LL_WHOLE_PPM / 1000) / of_us);
 }
 
 /* May one of @bandwidth_ppm more be admitted under the threshold R_hi, @high_ppm? */
