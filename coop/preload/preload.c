@@ -12,6 +12,8 @@
  * scheduler's last answer says that somebody else's turn has come, the thread yields first, as a cooperative one should. Without a
  * scheduler there is no answer, and no yield.
  *
+ * The exception to all of this are X servers, which count whole milliseconds (whole_ms.h).
+ *
  * What it is bad at: sleeps other than these (nanosleep, condition variables) have no release; a timer that another thread sets
  * while this one sleeps counts from its next sleep on; timeouts, unlike timerfds, are subject to the kernel's timer slack (50 us).
  */
@@ -27,6 +29,7 @@
 #include <time.h>
 
 #include "timers.h"
+#include "whole_ms.h"
 
 #define NS_PER_S 1000000000ull
 #define NS_PER_MS 1000000ull
@@ -43,7 +46,7 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
 
 #define WRAPPED(X)                                                                                                      \
 	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)     \
-	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create)
+	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create) X(clock_gettime)
 
 /* The C library's. */
 #define POINTER(name) typeof(name) *name;
@@ -162,6 +165,7 @@ static void end(const struct turn *turn)
 
 	if (turn->is_sleep)
 		yield_by = coop_sleep_end();
+	whole_ms_forget();
 	errno = error;
 }
 
@@ -181,13 +185,29 @@ static void end(const struct turn *turn)
 		deadline_ == AT_ONCE ? AT_ONCE : earlier(deadline_, (timer));                                           \
 	})
 
+/* A poll() of a program that counts whole milliseconds. */
+static int poll_until(struct pollfd *fds, nfds_t count, uint64_t deadline, const struct timespec *left)
+{
+	return SLEEPS(UNTIL(deadline, timers_first_of_poll(fds, count)), REAL(ppoll)(fds, count, left, NULL));
+}
+
 COOP_PUBLIC int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
+	struct timespec left;
+	uint64_t deadline;
+
+	if (whole_ms_wait(timeout_ms, &deadline, &left))
+		return poll_until(fds, count, deadline, &left);
 	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_poll(fds, count)), REAL(poll)(fds, count, timeout_ms));
 }
 
 COOP_PUBLIC int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t bytes)
 {
+	struct timespec left;
+	uint64_t deadline;
+
+	if (count <= bytes / sizeof(*fds) && whole_ms_wait(timeout_ms, &deadline, &left))
+		return poll_until(fds, count, deadline, &left);
 	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_poll(fds, count)), REAL(__poll_chk)(fds, count, timeout_ms, bytes));
 }
 
@@ -212,8 +232,29 @@ COOP_PUBLIC int pselect(int count, fd_set *reads, fd_set *writes, fd_set *others
 		      REAL(pselect)(count, reads, writes, others, timeout, mask));
 }
 
+/* An epoll_wait() likewise; -1 and ENOSYS before Linux 5.11 and glibc 2.35. */
+static int epoll_until(int set, struct epoll_event *events, int room, uint64_t deadline, const struct timespec *left)
+{
+	if (!REAL(epoll_pwait2)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	return SLEEPS(UNTIL(deadline, timers_first_of_set(set)), real.epoll_pwait2(set, events, room, left, NULL));
+}
+
 COOP_PUBLIC int epoll_wait(int set, struct epoll_event *events, int room, int timeout_ms)
 {
+	const int error = errno;
+	struct timespec left;
+	uint64_t deadline;
+	int result;
+
+	if (whole_ms_wait(timeout_ms, &deadline, &left)) {
+		result = epoll_until(set, events, room, deadline, &left);
+		if (result >= 0 || errno != ENOSYS)
+			return result;
+		errno = error;
+	}
 	return SLEEPS(UNTIL(after_ms(timeout_ms), timers_first_of_set(set)), REAL(epoll_wait)(set, events, room, timeout_ms));
 }
 
@@ -229,6 +270,11 @@ COOP_PUBLIC int epoll_pwait2(int set, struct epoll_event *events, int room, cons
 		return -1;
 	}
 	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_set(set)), real.epoll_pwait2(set, events, room, timeout, mask));
+}
+
+COOP_PUBLIC int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	return whole_ms_read(clock, now, REAL(clock_gettime));
 }
 
 COOP_PUBLIC int timerfd_create(clockid_t clock, int flags)

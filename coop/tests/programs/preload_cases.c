@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "scheduler.h"
@@ -409,4 +410,80 @@ CASE(a_sleep_of_ones_own_is_told,
 	CHECK_EQ(coop_sleep_begin(COOP_NEVER), 0);
 	CHECK(coop_sleep_end() == COOP_NEVER);
 	server_stop(server);
+}
+
+/* This case again, as a program that counts whole milliseconds, or not: what that is is looked at when a program begins. */
+static void begin_again(const char *name, const char *counts)
+{
+	const char *said = getenv("COOP_WHOLE_MS");
+
+	if (said && !strcmp(said, counts))
+		return;
+	CHECK_EQ(setenv("COOP_WHOLE_MS", counts, 1), 0);
+	execl("/proc/self/exe", "self", name, NULL);
+	CHECK(!"execl() returned");
+}
+
+/* As an X server does it: the time in ms. */
+static uint64_t cut_clock(clockid_t clock)
+{
+	struct timespec now;
+
+	CHECK_EQ(clock_gettime(clock, &now), 0);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / MS;
+}
+
+CASE(a_program_that_counts_whole_ms_wakes_at_one,
+     "With COOP_WHOLE_MS=1 a poll() or epoll_wait() of 1 to 7 ms after a reading of CLOCK_MONOTONIC, or of the coarse clock, from somewhere within a"
+     " millisecond, has the beginning of that millisecond and the timeout as its release, or as a zero timeout none where the thread lost the CPU"
+     " and that is over; when it returns the clock, cut, has reached it, 300 times of 300. The coarse clock does not lag behind.")
+{
+	struct server *server;
+	struct waiting waiting;
+	int told = 0;
+
+	begin_again("a_program_that_counts_whole_ms_wakes_at_one", "1");
+	server = begin_timed();
+	waiting = nothing();
+	for (int i = 0; i < 300; i++) {
+		const clockid_t clock = i % 2 ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_COARSE;
+		const int timeout_ms = 1 + i % 7;
+		const uint64_t end = coop_now() + next_random() % MS;
+		u64 deadline_ms;
+
+		while (coop_now() < end)
+			;
+		CHECK(cut_clock(CLOCK_MONOTONIC_COARSE) >= end / MS);
+		deadline_ms = cut_clock(clock) + (u64)timeout_ms;
+		CHECK_EQ((i % 4 < 2 ? wait_poll : wait_epoll)(&waiting, timeout_ms), 0);
+		told += watched->request.release_ns == deadline_ms * MS;
+		CHECK(cut_clock(CLOCK_MONOTONIC) >= deadline_ms);
+	}
+	fprintf(stderr, "%d of 300 were told\n", told);
+	/* The others began when they were over. Half of them would have to be so long in coming, on a busy machine. */
+	CHECK(told >= 150);
+	server_stop(server);
+}
+
+CASE(a_reading_counts_for_one_wait,
+     "With COOP_WHOLE_MS=1 a poll() of 3 ms lasts 3 ms at least where the clock was not read since the last wait, or only the wall clock was; with 0"
+     " after a reading, too.")
+{
+	const char *counts = getenv("COOP_WHOLE_MS");
+
+	if (!counts)
+		begin_again("a_reading_counts_for_one_wait", "1");
+	for (int i = 0; i < 100; i++) {
+		uint64_t begin_ns;
+
+		/* It is the test's own clock that is not to be a reading: it is read before the wait that takes it. */
+		begin_ns = coop_now();
+		if (strcmp(counts, "0"))
+			CHECK_EQ(poll(NULL, 0, 1), 0);
+		(void)cut_clock(CLOCK_REALTIME);
+		CHECK_EQ(poll(NULL, 0, 3), 0);
+		CHECK(coop_now() >= begin_ns + 3 * MS);
+	}
+	if (strcmp(counts, "0"))
+		begin_again("a_reading_counts_for_one_wait", "0");
 }
