@@ -27,8 +27,9 @@ enum status {
 static const char usage[] =
 	"Usage: coop-run [--] PROGRAM [ARGUMENT...]\n"
 	"\n"
-	"Runs PROGRAM, and what it starts, as cooperative programs: while one of their threads waits in poll, select or epoll_wait, limelight\n"
-	"knows until when, and runs it at that time. Where limelight does not run they run as ever. See coop-run(1).\n"
+	"Runs PROGRAM, and what it starts, as cooperative programs: while one of their threads waits in poll, select or epoll_wait, for a\n"
+	"condition until a time, or in nanosleep, limelight knows until when, and runs it at that time. Where limelight does not run they run\n"
+	"as ever. See coop-run(1).\n"
 	"\n"
 	"  -h, --help     this text\n"
 	"  -V, --version  the version\n"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * libcoop-preload.so: makes programs cooperative that know nothing of it. It sits in front of poll(2), select(2), epoll_wait(2) and
- * their kin; what such a call waits for (its timeout, or the first timerfd among its descriptors) becomes the thread's release
- * while it sleeps. `coop-run PROGRAM` loads it.
+ * their kin, of waits for a condition until a time, and of nanosleep(2); what such a call waits for (its timeout, or the first timerfd among
+ * its descriptors) becomes the thread's release while it sleeps. `coop-run PROGRAM` loads it.
  *
  * The promises: the call itself is the C library's, with the arguments as they came, so that results, errno, signal masks and
  * cancellation are what they were; nothing here waits, allocates, or takes a lock that a signal handler could find taken. A thread
@@ -14,13 +14,14 @@
  *
  * The exception to all of this are X servers, which count whole milliseconds (whole_ms.h).
  *
- * What it is bad at: sleeps other than these (nanosleep, condition variables) have no release; a timer that another thread sets
+ * What it is bad at: sleeps other than these (futexes of the program's own, semaphores) have no release; a timer that another thread sets
  * while this one sleeps counts from its next sleep on; timeouts, unlike timerfds, are subject to the kernel's timer slack (50 us).
  */
 #include <coop.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -46,7 +47,8 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
 
 #define WRAPPED(X)                                                                                                      \
 	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)     \
-	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create) X(clock_gettime)
+	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create) X(clock_gettime)                                    \
+	X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(nanosleep) X(clock_nanosleep)
 
 /* The C library's. */
 #define POINTER(name) typeof(name) *name;
@@ -60,6 +62,10 @@ static void find_real(void)
 
 #define FIND(name) real.name = (typeof(real.name))dlsym(RTLD_NEXT, #name);
 	WRAPPED(FIND)
+#ifdef __x86_64__
+	/* It has an older one of that name, too, of condition variables of another layout, and dlsym() may find that. */
+	real.pthread_cond_timedwait = (typeof(real.pthread_cond_timedwait))dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+#endif
 	errno = error;
 }
 
@@ -117,6 +123,30 @@ static uint64_t after_timeval(const struct timeval *timeout)
 	if (timeout->tv_sec < 0 || timeout->tv_usec < 0)
 		return AT_ONCE;
 	return after_ns((uint64_t)timeout->tv_sec, NS_PER_S, (uint64_t)timeout->tv_usec, NS_PER_US);
+}
+
+/*
+ * A time of `clock`. What is long past on the wall clock was meant on the monotonic one, which counts from the machine's start: a condition variable
+ * does not tell which is its own. Where that is wrong the release is, and nothing else.
+ */
+static uint64_t at_time(clockid_t clock, const struct timespec *when)
+{
+	const time_t wall_clock_s = 1000000000;
+	struct timespec now;
+	uint64_t ns, now_ns;
+
+	if (when->tv_sec < 0 || when->tv_nsec < 0 || when->tv_nsec >= (long)NS_PER_S)
+		return AT_ONCE;
+	if (when->tv_sec >= INT64_MAX / (time_t)NS_PER_S)
+		return COOP_NEVER;
+	ns = (uint64_t)when->tv_sec * NS_PER_S + (uint64_t)when->tv_nsec;
+	if (clock == CLOCK_MONOTONIC || (clock == CLOCK_REALTIME && when->tv_sec < wall_clock_s))
+		return ns;
+	/* On the clocks of CPU time nobody can tell when that is. */
+	if (clock != CLOCK_REALTIME || REAL(clock_gettime)(clock, &now))
+		return COOP_NEVER;
+	now_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+	return ns > now_ns ? coop_now() + (ns - now_ns) : AT_ONCE;
 }
 
 static void yield_where_due(void)
@@ -270,6 +300,28 @@ COOP_PUBLIC int epoll_pwait2(int set, struct epoll_event *events, int room, cons
 		return -1;
 	}
 	return SLEEPS(UNTIL(after_timespec(timeout), timers_first_of_set(set)), real.epoll_pwait2(set, events, room, timeout, mask));
+}
+
+COOP_PUBLIC int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	return SLEEPS(at_time(CLOCK_REALTIME, until), REAL(pthread_cond_timedwait)(condition, mutex, until));
+}
+
+COOP_PUBLIC int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
+{
+	if (!REAL(pthread_cond_clockwait))
+		return EINVAL;
+	return SLEEPS(at_time(clock, until), real.pthread_cond_clockwait(condition, mutex, clock, until));
+}
+
+COOP_PUBLIC int nanosleep(const struct timespec *time, struct timespec *left)
+{
+	return SLEEPS(after_timespec(time), REAL(nanosleep)(time, left));
+}
+
+COOP_PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left)
+{
+	return SLEEPS(flags & TIMER_ABSTIME ? at_time(clock, time) : after_timespec(time), REAL(clock_nanosleep)(clock, flags, time, left));
 }
 
 COOP_PUBLIC int clock_gettime(clockid_t clock, struct timespec *now)

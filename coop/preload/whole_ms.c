@@ -34,7 +34,7 @@ int whole_ms_read(clockid_t clock, struct timespec *now, int (*real)(clockid_t, 
 
 	if (!counts_whole_ms)
 		return real(clock, now);
-	/* X servers read the coarse clock where its ticks are 1 ms or less apart. That lags behind, by up to a tick, what the kernel's timers go by. */
+	/* X servers read the coarse clock where its ticks are 1 ms or less apart. It lags behind what the kernel's timers go by. */
 	if (clock == CLOCK_MONOTONIC_COARSE)
 		clock = CLOCK_MONOTONIC;
 	result = real(clock, now);

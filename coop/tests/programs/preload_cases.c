@@ -212,6 +212,107 @@ CASE(a_timeout_is_a_release,
 	server_stop(server);
 }
 
+static struct timespec time_in(clockid_t clock, int ms)
+{
+	struct timespec when;
+
+	CHECK_EQ(clock_gettime(clock, &when), 0);
+	when.tv_nsec += ms % 1000 * (long)MS;
+	when.tv_sec += ms / 1000 + when.tv_nsec / 1000000000;
+	when.tv_nsec %= 1000000000;
+	return when;
+}
+
+static int wait_condition(clockid_t clock, bool has_clock, int timeout_ms)
+{
+	const struct timespec end = time_in(clock, timeout_ms);
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_condattr_t attributes;
+	pthread_cond_t condition;
+	int error;
+
+	CHECK_EQ(pthread_condattr_init(&attributes), 0);
+	CHECK_EQ(pthread_condattr_setclock(&attributes, clock), 0);
+	CHECK_EQ(pthread_cond_init(&condition, has_clock ? &attributes : NULL), 0);
+	CHECK_EQ(pthread_mutex_lock(&mutex), 0);
+	/* It may be woken for nothing. */
+	do
+		error = has_clock ? pthread_cond_timedwait(&condition, &mutex, &end) : pthread_cond_clockwait(&condition, &mutex, clock, &end);
+	while (!error);
+	CHECK_EQ(pthread_mutex_unlock(&mutex), 0);
+	return error == ETIMEDOUT ? 0 : -1;
+}
+
+static int wait_timed(const struct waiting *waiting, int timeout_ms)
+{
+	(void)waiting;
+	return wait_condition(CLOCK_REALTIME, true, timeout_ms);
+}
+
+static int wait_timed_monotonic(const struct waiting *waiting, int timeout_ms)
+{
+	(void)waiting;
+	return wait_condition(CLOCK_MONOTONIC, true, timeout_ms);
+}
+
+static int wait_clock(const struct waiting *waiting, int timeout_ms)
+{
+	(void)waiting;
+	return wait_condition(CLOCK_REALTIME, false, timeout_ms);
+}
+
+static int wait_clock_monotonic(const struct waiting *waiting, int timeout_ms)
+{
+	(void)waiting;
+	return wait_condition(CLOCK_MONOTONIC, false, timeout_ms);
+}
+
+static int wait_nanosleep(const struct waiting *waiting, int timeout_ms)
+{
+	struct timespec time;
+
+	(void)waiting;
+	return nanosleep(timespec_of(timeout_ms, &time), NULL);
+}
+
+static int wait_clock_nanosleep(const struct waiting *waiting, int timeout_ms)
+{
+	const struct timespec end = time_in(CLOCK_MONOTONIC, timeout_ms);
+
+	(void)waiting;
+	return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+}
+
+static const struct way sleeps[] = {
+	{ "timedwait", wait_timed }, { "timedwait, monotonic", wait_timed_monotonic }, { "clockwait", wait_clock },
+	{ "clockwait, monotonic", wait_clock_monotonic }, { "nanosleep", wait_nanosleep }, { "clock_nanosleep", wait_clock_nanosleep },
+};
+
+CASE(a_sleep_is_a_release,
+     "While pthread_cond_timedwait() and pthread_cond_clockwait(), by either clock, nanosleep() and clock_nanosleep() sleep for 150 ms the slot says"
+     " 'sleeps' with the time at which that is over, not before the call's begin and 150 ms, nor after its end; the wall clock may be 1 ms"
+     " off, for it is slewed.")
+{
+	struct server *server = begin_timed();
+	const struct waiting waiting = nothing();
+
+	for (size_t i = 0; i < ARRAY_SIZE(sleeps); i++) {
+		const uint64_t begin_ns = coop_now();
+		const struct coop_request request = seen_while(&sleeps[i], &waiting, 150, 0);
+		const uint64_t end_ns = coop_now();
+
+		if (has_seen_nothing()) {
+			i--;
+			continue;
+		}
+		fprintf(stderr, "%s: release %lld us after the earliest\n", sleeps[i].name,
+			(long long)(request.release_ns - begin_ns - 150 * MS) / 1000);
+		CHECK_EQ(request.state, COOP_STATE_SLEEPS);
+		CHECK(request.release_ns + MS >= begin_ns + 150 * MS && request.release_ns <= end_ns + MS);
+	}
+	server_stop(server);
+}
+
 CASE(a_timer_in_the_set_is_a_release,
      "In each of the seven calls, with a timeout of 10 s or none, the release is the expiry of the timerfd among its descriptors, 300 ms ahead, or"
      " up to 100 ms earlier where the thread lost the CPU in between; one that is not among them, 150 ms ahead, is not.")

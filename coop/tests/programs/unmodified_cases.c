@@ -181,6 +181,78 @@ static void poll_in_handler(int number)
 	errno = error;
 }
 
+static void *signal_condition(void *data)
+{
+	pthread_cond_t *condition = data;
+
+	usleep(20000);
+	CHECK_EQ(pthread_cond_signal(condition), 0);
+	return NULL;
+}
+
+static struct timespec in_ms(clockid_t clock, int ms)
+{
+	struct timespec when;
+
+	CHECK_EQ(clock_gettime(clock, &when), 0);
+	when.tv_nsec += ms % 1000 * 1000000L;
+	when.tv_sec += ms / 1000 + when.tv_nsec / 1000000000;
+	when.tv_nsec %= 1000000000;
+	return when;
+}
+
+CASE(conditions_and_sleeps_are_kept,
+     "pthread_cond_timedwait() and pthread_cond_clockwait() end with ETIMEDOUT after their 20 ms and not before, with the mutex held, leave errno,"
+     " give EINVAL for a wrong time, and 0 where the condition is signalled in time; nanosleep() sleeps its 20 ms, and is interrupted with EINTR and"
+     " the rest of its time; clock_nanosleep() gives its error and leaves errno.")
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+	const struct itimerval soon = { .it_value.tv_usec = 20000 };
+	struct timespec time, wrong = { .tv_nsec = 1000000000 }, left = { 0 };
+	pthread_t thread;
+
+	settle_in();
+	CHECK_EQ(pthread_mutex_lock(&mutex), 0);
+	for (int way = 0; way < 3; way++) {
+		const clockid_t clock = way < 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+		int result;
+
+		errno = 4711;
+		/* It may be woken for nothing. */
+		time = in_ms(clock, 20);
+		do
+			result = way ? pthread_cond_clockwait(&condition, &mutex, clock, &time) : pthread_cond_timedwait(&condition, &mutex, &time);
+		while (!result);
+		CHECK_EQ(result, ETIMEDOUT);
+		CHECK_EQ(errno, 4711);
+		CHECK_EQ(pthread_mutex_trylock(&mutex), EBUSY);
+		const struct timespec now = in_ms(clock, 0);
+
+		CHECK(now.tv_sec > time.tv_sec || (now.tv_sec == time.tv_sec && now.tv_nsec >= time.tv_nsec));
+	}
+	CHECK_EQ(pthread_cond_timedwait(&condition, &mutex, &wrong), EINVAL);
+	CHECK_EQ(pthread_create(&thread, NULL, signal_condition, &condition), 0);
+	time = in_ms(CLOCK_REALTIME, 60000);
+	CHECK_EQ(pthread_cond_timedwait(&condition, &mutex, &time), 0);
+	pthread_join(thread, NULL);
+	CHECK_EQ(pthread_mutex_unlock(&mutex), 0);
+
+	const uint64_t begin = coop_now();
+
+	time = (struct timespec){ .tv_nsec = 20000000 };
+	CHECK_EQ(nanosleep(&time, NULL), 0);
+	CHECK(coop_now() >= begin + 20 * MS);
+	handle(SIGALRM, count_signal);
+	CHECK_EQ(setitimer(ITIMER_REAL, &soon, NULL), 0);
+	time = (struct timespec){ .tv_sec = 3600 };
+	FAILS_WITH(EINTR, nanosleep(&time, &left));
+	CHECK(left.tv_sec >= 3000 && left.tv_sec < 3600);
+	errno = 4711;
+	CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, 0, &wrong, NULL), EINVAL);
+	CHECK_EQ(errno, 4711);
+}
+
 CASE(a_handler_may_poll,
      "A handler that polls, every 2 ms for a second, in the middle of malloc(), of other polls and of forks, deadlocks with none of them: 100"
      " rounds end (they take some ms each; the case is killed after 120 s).")
