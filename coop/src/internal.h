@@ -133,6 +133,9 @@ int queue_push(struct queue *queue, struct coop_event *event, u64 key, u64 order
 /* Takes out an event that is in this queue. */
 void queue_remove(struct queue *queue, struct coop_event *event);
 /* Key of the first; COOP_NEVER where it is empty. */
-u64 queue_first_key(const struct queue *queue);
+static inline u64 queue_first_key(const struct queue *queue)
+{
+	return queue->count ? queue->nodes[0].key : COOP_NEVER;
+}
 
 #endif /* COOP_INTERNAL_H */

@@ -49,6 +49,7 @@ struct coop {
 	struct epoll_event ready[READY_AT_ONCE];
 	int ready_count;
 	bool dispatching;		/* inside coop_dispatch() or coop_run() */
+	bool running;			/* inside coop_run(): nobody else's loop waits for the end of a pass */
 	bool stopped;
 	bool is_watched;		/* somebody else's loop may be waiting for epoll_fd */
 	bool has_told;			/* a request stands in the slot for the time that loop sleeps */
@@ -165,11 +166,13 @@ static void back_from_outer_loop(struct coop *coop)
  */
 static void prepare_for_outer_loop(struct coop *coop)
 {
-	const u64 release_ns = queue_first_key(&coop->timers);
-	const struct wish wish = wish_of(coop, release_ns);
+	struct wish wish;
+	u64 release_ns;
 
 	if (!coop->is_watched || coop->dispatching)
 		return;
+	release_ns = queue_first_key(&coop->timers);
+	wish = wish_of(coop, release_ns);
 	back_from_outer_loop(coop);
 	if (coop->best_effort.count || release_ns == 0) {
 		/* Any time in the past: the timer is ready at once. */
@@ -342,13 +345,19 @@ static bool has_to_yield(struct coop *coop, u64 now_ns)
 	       (coop->best_effort.count && queue_first_key(&coop->best_effort) > coop->advice.user_virtual_time);
 }
 
+/* Does the pass that began at `begin_ns` end now, because descriptors wait, or somebody else's loop does? */
+static bool is_pass_over(const struct coop *coop, u64 begin_ns, u64 now_ns)
+{
+	return now_ns - begin_ns >= PASS_NS && (coop->descriptors.count || !coop->running);
+}
+
 static int run_best_effort(struct coop *coop, bool was_due)
 {
 	const u64 begin_ns = coop_now();
 	u64 now_ns = begin_ns;
 	int ran = 0;
 
-	while (!coop->stopped && coop->best_effort.count && queue_first_key(&coop->timers) > now_ns && now_ns - begin_ns < PASS_NS) {
+	while (!coop->stopped && coop->best_effort.count && queue_first_key(&coop->timers) > now_ns && !is_pass_over(coop, begin_ns, now_ns)) {
 		if ((ran || was_due) && has_to_yield(coop, now_ns))
 			break;
 		run_event(coop, coop->best_effort.nodes[0].event);
@@ -456,8 +465,10 @@ int coop_run(struct coop *coop)
 
 	if (result)
 		return result;
+	coop->running = true;
 	while (!coop->stopped && result >= 0)
 		result = dispatch(coop, -1);
+	coop->running = false;
 	return end(coop, result < 0 ? result : 0);
 }
 

@@ -79,8 +79,3 @@ void queue_remove(struct queue *queue, struct coop_event *event)
 	else
 		sift_down(queue, place, last);
 }
-
-u64 queue_first_key(const struct queue *queue)
-{
-	return queue->count ? queue->nodes[0].key : COOP_NEVER;
-}
