@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import strangers
+
 #: What X servers are called as processes.
 X_SERVERS = ("Xorg", "Xvfb")
 #: The user whose desktop it is.
@@ -243,7 +245,7 @@ def start_load(kind: str, per_cpu: int, seed: int) -> Group | None:
     if kind == "chatty":
         count += count % 2
     load = Group("load", serves=False)
-    load.start("hogs", kind, str(count), "--seed", str(seed), wait_for="ready")
+    load.start(*(strangers.command(kind, count) or ("hogs", kind, str(count), "--seed", str(seed))), wait_for="ready")
     if kind == "make":
         wait_until(lambda: processes("cc1"), "the make load's first compiler")
     time.sleep(SETTLE_S)
