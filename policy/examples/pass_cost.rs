@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How long the work of one second takes with 10,000 processes and 100,000 edges, for graphs of several shapes, with
 //! few sources and where every process is a source on both sides: new edges come in, then the rating pass. The budget
-//! is 5 ms.
+//! for both together is 5 ms; how much of it the pass alone takes is said beside it.
 //!
 //!     cargo run --release -p limelight-policy --example pass_cost
 //!
@@ -59,15 +59,23 @@ fn star(random: &mut Random) -> (u32, u32) {
     if random.below(2) == 0 { (0, other) } else { (other, 0) }
 }
 
-/// Shapes: name, how edges are drawn, how many processes are sources, hubs.
+/// Shapes: name and what it is, how edges are drawn, how many processes are sources, hubs.
 const SHAPES: [(&str, Draw, u32, u32); 6] = [
-    ("desktop-like: 20 sources, any edges", any, 20, 1),
-    ("any edges, all sources", any, PROCESSES, 0),
-    ("no cycles, 20 sources", down, 20, 0),
-    ("no cycles, all sources", down, PROCESSES, 0),
-    ("no cycles, long chains, all sources", near, PROCESSES, 0),
-    ("one hub in the middle, all sources", star, PROCESSES, 1),
+    ("desktop: 20 sources, any edges, a hub", any, 20, 1),
+    ("any_all: any edges, all sources", any, PROCESSES, 0),
+    ("down_few: no cycles, 20 sources", down, 20, 0),
+    ("down_all: no cycles, all sources", down, PROCESSES, 0),
+    ("chains_all: no cycles, long chains, all sources", near, PROCESSES, 0),
+    ("hub_all: one hub in the middle, all sources", star, PROCESSES, 1),
 ];
+
+/// How long a second's work took.
+#[derive(Clone, Copy, Default)]
+struct Took {
+    all: Duration,
+    /// The pass without the reading in of edges.
+    pass: Duration,
+}
 
 /// One second's new edges, of a weight that lasts `life_s`.
 fn arriving(random: &mut Random, draw: Draw, life_s: u32) -> Vec<Edge> {
@@ -79,16 +87,18 @@ fn arriving(random: &mut Random, draw: Draw, life_s: u32) -> Vec<Edge> {
 
 /// What is measured: what the daemon asks of the policy once a second.
 #[inline(never)]
-fn second(state: &mut State, edges: Vec<Edge>, now_ns: u64) -> Duration {
+fn second(state: &mut State, edges: Vec<Edge>, now_ns: u64) -> Took {
     let start = Instant::now();
-    let actions = [step(state, Event::Edges(edges), now_ns), step(state, Event::Tick, now_ns)];
-    let took = start.elapsed();
-    std::hint::black_box(actions);
-    took
+    let at_once = step(state, Event::Edges(edges), now_ns);
+    let read_in = start.elapsed();
+    let of_pass = step(state, Event::Tick, now_ns);
+    let all = start.elapsed();
+    std::hint::black_box([at_once, of_pass]);
+    Took { all, pass: all - read_in }
 }
 
 /// One replay: how long each second took.
-fn replay(draw: Draw, sources: u32, hubs: u32) -> Result<Vec<Duration>, SettingsError> {
+fn replay(draw: Draw, sources: u32, hubs: u32) -> Result<Vec<Took>, SettingsError> {
     let mut random = Random(1);
     let mut state = State::new(Settings::default())?;
     for hub in 0..hubs {
@@ -125,23 +135,24 @@ fn replay(draw: Draw, sources: u32, hubs: u32) -> Result<Vec<Duration>, Settings
 
 /// The slowest second of a shape.
 #[inline(never)]
-fn measure(draw: Draw, sources: u32, hubs: u32) -> Result<Duration, SettingsError> {
+fn measure(draw: Draw, sources: u32, hubs: u32) -> Result<Took, SettingsError> {
     let mut shortest = replay(draw, sources, hubs)?;
     for _ in 1..REPLAYS {
         for (shortest, took) in shortest.iter_mut().zip(replay(draw, sources, hubs)?) {
-            *shortest = took.min(*shortest);
+            *shortest = Took { all: took.all.min(shortest.all), pass: took.pass.min(shortest.pass) };
         }
     }
-    Ok(shortest.into_iter().max().unwrap_or_default())
+    Ok(shortest.into_iter().max_by_key(|took| took.all).unwrap_or_default())
 }
 
 fn main() -> Result<(), SettingsError> {
     println!("{PROCESSES} processes, {EDGES} edges, both sides; the slowest of {SECONDS} seconds");
     let mut within = true;
     for (name, draw, sources, hubs) in SHAPES {
-        let ms = measure(draw, sources, hubs)?.as_secs_f64() * 1e3;
-        within &= ms <= BUDGET_MS;
-        println!("{ms:8.2} ms  {name}");
+        let took = measure(draw, sources, hubs)?;
+        let [all_ms, pass_ms] = [took.all, took.pass].map(|took| took.as_secs_f64() * 1e3);
+        within &= all_ms <= BUDGET_MS;
+        println!("{all_ms:8.2} ms, the pass alone {pass_ms:6.2} ms  {name}");
     }
     if !within {
         println!("over the budget of {BUDGET_MS} ms");
