@@ -35,8 +35,9 @@ fn public_dir() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let helper = dir.path().join("limelight");
-    fs::copy(example(), &helper).unwrap();
-    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    // By a process of its own: a child that another test's thread forks while this one has the file open for writing
+    // would keep it so, and a program that is open for writing cannot be executed.
+    assert!(Command::new("install").args(["-m", "755"]).arg(example()).arg(&helper).status().unwrap().success());
     (dir, helper)
 }
 
