@@ -289,13 +289,14 @@ impl Reserve {
     /// # Errors
     /// Why not, for the one who asked.
     pub fn request(&mut self, kernel: &impl Kernel, uid: u32, wish: &Wish) -> Result<ReservationStatus> {
+        // First: what is far out of range is told so, and not that it does not fit into a number.
+        check_bounds(wish)?;
         let spec = ll_spec {
             runtime_ns: u64::try_from(wish.runtime.as_nanos())?,
             period_ns: u64::try_from(wish.period.as_nanos())?,
             flags: LL_SPEC_REVOCABLE,
             id: REQUESTED,
         };
-        check_bounds(wish)?;
         self.check_user(kernel, uid, wish)?;
         match kernel.assign(wish.pid, uid, &spec)? {
             Ok(()) => {}

@@ -148,7 +148,12 @@ fn requests_have_limits() {
         (wish(101, 5, 20_000), "period"),
         (wish(101, 50, 30), "no more than the period"),
         (wish(101, 0, 30), "at least"),
+        (wish(101, 5, 0), "period"),
+        (Wish { pid: 101, runtime: Duration::MAX, period: Duration::MAX }, "period"),
+        (Wish { pid: 101, runtime: Duration::MAX, period: Duration::from_millis(30) }, "no more than the period"),
     ] {
+        // Whatever the uid: root has no other bounds.
+        assert!(ask(0, bad).is_err());
         let error = ask(PERSON, bad).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
