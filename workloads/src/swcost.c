@@ -4,6 +4,8 @@
  *
  *   wake    two processes on one CPU wake each other over pipes: per round two wake-ups and two context switches
  *   switch  two processes on one CPU yield to each other: per round two context switches, no wake-up
+ *   exec    a child executes PROGRAM, and is waited for: per round one fork, execution and end
+ *   crowd   no measurement: so many processes that sleep until this one ends, to be there while something is measured
  *
  * Where the laboratory measures, one instruction takes 2 ns of virtual time: ns / 2 are instructions. The same loops on the
  * kernel's scheduler give what belongs to the system calls, so a difference between schedulers is theirs alone.
@@ -21,6 +23,8 @@
 
 /* Rounds per sample: long against the clock's own cost, short enough for a distribution. */
 #define ROUNDS_PER_SAMPLE 100
+/* An execution takes a hundred times as long as a switch. */
+#define EXECS_PER_SAMPLE 10
 
 static void pass(int in, int out)
 {
@@ -77,15 +81,61 @@ static void measure_switches(uint64_t samples, struct samples *cost)
 	waitpid(child, NULL, 0);
 }
 
+static void execute(char *program)
+{
+	char *const arguments[] = { program, NULL };
+	int status = 0;
+	const pid_t child = fork();
+
+	if (child < 0)
+		die_errno("cannot start a child");
+	if (child == 0) {
+		execv(program, arguments);
+		_exit(127);
+	}
+	if (waitpid(child, &status, 0) != child || status)
+		die_usage("%s did not succeed: status %#x", program, status);
+}
+
+static void measure_execs(uint64_t samples, char *program, struct samples *cost)
+{
+	/* What it needs from a disk is read then. */
+	execute(program);
+	for (uint64_t i = 0; i < samples; i++) {
+		const uint64_t begin_ns = now_ns();
+
+		for (int round = 0; round < EXECS_PER_SAMPLE; round++)
+			execute(program);
+		samples_add(cost, (now_ns() - begin_ns) / EXECS_PER_SAMPLE);
+	}
+}
+
+static void crowd(uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++)
+		while (fork_one(i, count))
+			pause();
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	struct samples cost = { 0 };
+	const char *what = argc > 1 ? argv[1] : "";
+	const bool is_exec = !strcmp(what, "exec");
 
-	if (argc != 3 || (strcmp(argv[1], "wake") && strcmp(argv[1], "switch")))
-		die_usage("usage: swcost wake|switch SAMPLES");
+	if (argc != (is_exec ? 4 : 3) || (!is_exec && strcmp(what, "wake") && strcmp(what, "switch") && strcmp(what, "crowd")))
+		die_usage("usage: swcost wake|switch SAMPLES, swcost exec SAMPLES PROGRAM, or swcost crowd PROCESSES");
 	const uint64_t count = parse_number("SAMPLES", argv[2], 1, 1000000);
+	if (!strcmp(what, "crowd"))
+		crowd(count);
 	pin_to_one_cpu();
-	if (!strcmp(argv[1], "wake"))
+	if (is_exec)
+		measure_execs(count, argv[3], &cost);
+	else if (!strcmp(what, "wake"))
 		measure_wakes(count, &cost);
 	else
 		measure_switches(count, &cost);
