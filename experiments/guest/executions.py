@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -20,10 +19,6 @@ PROGRAM = "true"
 C_MS, T_MS = 1, 100
 #: Within this time a thousand files are read, found and told to the scheduler.
 IN_FORCE_S = 30
-#: Of `swcost exec`.
-EXECS_PER_SAMPLE = 10
-#: So often each is executed first: what is allocated once is.
-WARM_UP = 500
 
 
 def _in_force() -> int:
@@ -66,39 +61,3 @@ def measure(program: str, count: int, tasks: int, samples: int) -> tuple[dict, d
     seen = json.loads(done.stdout)
     ordered = sorted(seen["cost_ns"])
     return {"exec_us": ordered[len(ordered) // 2] / 1000}, {"exec": desk.series(seen["cost_ns"], seen["source"], "us")}
-
-
-def _memory() -> dict[str, int]:
-    """What the daemon takes now, in kB of its own and of its BPF maps, and its open files."""
-    daemon = min(desk.limelight_processes())
-    resident = next(line for line in desk.read(f"/proc/{daemon}/status").splitlines() if line.startswith("VmRSS:"))
-    infos = [desk.read(file) for file in Path(f"/proc/{daemon}/fdinfo").iterdir()]
-    # Only a map has both: of one without preallocation the kernel counts what is in it.
-    maps = [info for info in infos if "map_type:" in info]
-    bytes_of_maps = sum(int(line.split()[1]) for info in maps for line in info.splitlines() if line.startswith("memlock:"))
-    return {"daemon_kb": int(resident.split()[1]), "maps_kb": bytes_of_maps // 1024, "files": len(infos)}
-
-
-def _execute(program: str, count: int) -> None:
-    """Executes it so often."""
-    done = subprocess.run(["swcost", "exec", str(count // EXECS_PER_SAMPLE), program], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise desk.MeasureError("swcost failed: its message is above")
-
-
-def leak(forks: int) -> tuple[dict, dict]:
-    """What is more, in the daemon and its maps, after `forks` programs, of which every second has a specification."""
-    if not specs.is_promised():
-        return {}, {}
-    programs = [str(shutil.which(PROGRAM)), _specify(1)]
-    for program in programs:
-        _execute(program, WARM_UP)
-    time.sleep(desk.SETTLE_S)
-    before = _memory()
-    for program in programs:
-        _execute(program, forks // 2)
-    time.sleep(desk.SETTLE_S)
-    after = _memory()
-    done = subprocess.run(["limelight", "spec", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
-    found = {name: float(after[name] - before[name]) for name in before}
-    return found | {"reservations": float(len(json.loads(done.stdout)["reservations"]))}, {}
