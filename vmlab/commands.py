@@ -93,6 +93,16 @@ def _code() -> str:
     return subprocess.run([ROOT / "scripts" / "code"], capture_output=True, text=True, check=False).stdout.strip()
 
 
+def _check_writable(path: Path) -> None:
+    """Refuses a file for results that could not be written, before an hour is spent on them."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise PermissionError("it is a folder" if path.is_dir() else f"{path.parent} is not to be written to")
+    except OSError as error:
+        raise UsageError(f"cannot keep results in {path}", str(error.strerror or error), "give --json another file") from error
+
+
 def _say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
@@ -106,16 +116,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise _usage(error) from error
     if arguments.boots is not None and arguments.boots < 1:
         raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
-    if any(name == "limelight" for name, _ in _schedulers(one, arguments)):
-        payload.require_fresh()
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
-    assets.build_workloads(ROOT)
     path = arguments.json or results.here(ROOT, one.name)
+    _check_writable(path)
+    plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT, code=_code())
+    for machine in plan.machines():
+        payload.check(machine)
+    if any(machine.sched == "limelight" for machine in plan.machines()):
+        payload.require_fresh()
+    assets.build_workloads(ROOT)
     kept = results.load(path, one.name)
-    plan = engine.Plan(
-        one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT,
-        assets.prepare(one.assets, ROOT, cache_folder(), _say), _code(),
-    )
+    plan.assets = assets.prepare(one.assets, ROOT, cache_folder(), _say)
     plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings, arguments.quick)
     asked = plan.keys()
     everything = kept

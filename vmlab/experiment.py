@@ -26,23 +26,28 @@ class ExperimentError(Exception):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that can be varied. `full` and `quick` are the values of the two forms."""
+    """One thing that can be varied. `full` and `quick` are the values of the two forms, `also` words that neither has."""
 
     name: str
     full: tuple[Value, ...]
     quick: tuple[Value, ...]
     help: str
+    also: tuple[Value, ...] = ()
 
     def parse(self, text: str) -> tuple[Value, ...]:
-        """The values of `--set name=text`; of the same kind as the defaults."""
+        """The values of `--set name=text`: numbers as the defaults are, or words there are. A wrong word must not cost a boot."""
         kind = type(self.full[0])
+        known = dict.fromkeys((*self.full, *self.quick, *self.also))
         try:
-            return tuple(kind(part) for part in text.split(","))
+            values = tuple(kind(part) for part in text.split(","))
         except ValueError:
             raise ExperimentError(
-                f"--set {self.name}={text}: not a list of {'numbers' if kind is not str else 'words'}; "
-                f"the default is {','.join(map(str, self.full))} ({self.help})"
+                f"--set {self.name}={text}: not a list of numbers; the default is {','.join(map(str, self.full))} ({self.help})"
             ) from None
+        unknown = [value for value in values if kind is str and value not in known]
+        if unknown:
+            raise ExperimentError(f"--set {self.name}={text}: '{unknown[0]}' is none of {', '.join(map(str, known))} ({self.help})")
+        return values
 
 
 @dataclass(frozen=True)
@@ -134,9 +139,11 @@ class Experiment:
         for setting in settings:
             name, equals, text = setting.partition("=")
             parameter = next((p for p in self.parameters if p.name == name), None)
-            if parameter is None or not equals:
+            if parameter is None:
                 allowed = ", ".join(p.name for p in self.parameters) or "none"
-                raise ExperimentError(f"--set {setting}: {self.name} has no such parameter; it has: {allowed} (use key=value)")
+                raise ExperimentError(f"--set {setting}: {self.name} has no such parameter; it has: {allowed}")
+            if not equals:
+                raise ExperimentError(f"--set {setting}: it has no value; use {name}={','.join(map(str, parameter.full))}, for example")
             values[name] = parameter.parse(text)
         points: list[Point] = []
         for combination in itertools.product(*values.values()):
@@ -159,13 +166,15 @@ def _check_keys(where: str, table: dict, allowed: set[str]) -> None:
 
 
 def _parameter(where: str, name: str, table: dict) -> Parameter:
-    _check_keys(f"{where} [parameters.{name}]", table, {"default", "quick", "help"})
+    _check_keys(f"{where} [parameters.{name}]", table, {"default", "quick", "also", "help"})
     full = table.get("default")
     if not isinstance(full, list) or not full or len({type(value) for value in full}) != 1:
         raise ExperimentError(f"{where} [parameters.{name}]: 'default' must be a list of values of one kind")
     if not table.get("help"):
         raise ExperimentError(f"{where} [parameters.{name}]: 'help' is missing: say what it is, with its unit")
-    return Parameter(name, tuple(full), tuple(table.get("quick", full)), table["help"])
+    if table.get("also") and not isinstance(full[0], str):
+        raise ExperimentError(f"{where} [parameters.{name}]: 'also' is for words; any number can be set")
+    return Parameter(name, tuple(full), tuple(table.get("quick", full)), table["help"], tuple(table.get("also", ())))
 
 
 def _expectation(where: str, table: dict, parameters: set[str]) -> Expectation:

@@ -28,6 +28,8 @@ YARDSTICKS = (FLOOR, "rr", "deadline")
 """The kernel's own scheduler, with the programs of which an experiment tells in one of its real-time classes."""
 PLAIN = ("none", "eevdf", *YARDSTICKS)
 """Scheduler names that load nothing: the kernel's own is in charge."""
+POLICIES = ("unified", "huc")
+"""What `limelight run --policy` takes."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def check(options: Options) -> None:
         raise UsageError(f"no screen of {options.screen!r}", "it is width x height, 100 to 9999 each", "./lab exec --screen 1280x720")
     if options.policy is not None and options.sched != "limelight":
         raise UsageError(f"no policy {options.policy!r} for {options.sched}", "only limelight has policies", "add --sched limelight")
+    if options.policy not in (None, *POLICIES):
+        raise UsageError(f"no policy {options.policy!r}", f"limelight has {', '.join(POLICIES)}", "leave --policy out for unified")
     if options.sched == "limelight" and not (target_directory() / "limelight").exists():
         raise LabError("cannot run limelight in the guest", f"there is no {target_directory()}/limelight", "cargo build --release")
     for path in options.copy:

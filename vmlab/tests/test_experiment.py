@@ -20,6 +20,7 @@ quick = [0, 4]
 help = "processes"
 [parameters.load]
 default = ["spinning", "bursty"]
+also = ["chatty"]
 help = "kind"
 [[expected]]
 metric = "m"
@@ -95,7 +96,8 @@ def test_set_overrides_and_keeps_the_kind(tmp_path):
 
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [("cuont=7", "it has: count, load"), ("count=many", "not a list of numbers"), ("count", "use key=value")],
+    [("cuont=7", "it has: count, load"), ("count=many", "not a list of numbers"), ("count", "it has no value; use count="),
+     ("load=quiet", "'quiet' is none of")],
 )
 def test_wrong_set_is_explained(tmp_path, setting, words):
     """A wrong --set names what was given and what is allowed."""
@@ -113,6 +115,7 @@ def test_wrong_set_is_explained(tmp_path, setting, words):
         ("times = true", "", "'times' goes with"),
         ("of = { count = 0 }", "of = { coutn = 0 }", "unknown key 'coutn'"),
         ('help = "kind"', "", "'help' is missing"),
+        ('help = "processes"', 'also = [7]\nhelp = "processes"', "'also' is for words"),
         ("[0, 4, 10]", '[0, "x"]', "values of one kind"),
         ("claim", "claim = ", "experiment.toml"),
     ],

@@ -126,7 +126,8 @@ def test_long_step_shows_progress(capfd):
 
 @pytest.mark.parametrize(("options", "named"), [
     (machine.Options(sched="scx_nope"), "scx_nope"), (machine.Options(kernel="5.4"), "5.4"), (machine.Options(cpus=0), "0 CPUs"),
-    (machine.Options(policy="huc"), "huc"), (machine.Options(copy=("/no/such/file",)), "/no/such/file"), (machine.Options(cpus=999), "999"),
+    (machine.Options(policy="huc"), "huc"), (machine.Options(sched="limelight", policy="fair"), "fair"),
+    (machine.Options(copy=("/no/such/file",)), "/no/such/file"), (machine.Options(cpus=999), "999"),
     (machine.Options(screen="wide"), "wide"), (machine.Options(cpus=4, llcs=3), "3 last-level caches"), (machine.Options(memory_mb=16), "16 MB"),
 ])
 def test_impossible_machines_are_refused(options, named):
