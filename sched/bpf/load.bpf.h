@@ -99,7 +99,7 @@ static void publish_load(u32 cpu, const struct cpu_ctx *cctx)
 
 static int load_second(void *map, u32 *key, struct bpf_timer *timer)
 {
-	u64 now = scx_bpf_now(), elapsed_us = (now - load_at_ns) / 1000 ?: 1, ran_ns;
+	u64 now = now_in_timer(load_at_ns + LOAD_PERIOD_NS), elapsed_us = (now - load_at_ns) / 1000, ran_ns;
 	struct cpu_ctx *cctx;
 	u32 cpu;
 

@@ -284,6 +284,16 @@ static u64 longer(u64 one, u64 other)
 	return one > other ? one : other;
 }
 
+/*
+ * Now, in a timer that was not to fire before @due_ns. There no run queue is locked, and scx_bpf_now() may stand still for a tick: when another CPU
+ * takes a task from this one's run queue, the kernel notes the time of that for this CPU, and nobody there says that it is over (seen on Linux 7.2,
+ * in slices that ended 4 ms late: the timer fired, found that it was not time yet, and was set again, 30 times over).
+ */
+static u64 now_in_timer(u64 due_ns)
+{
+	return longer(scx_bpf_now(), due_ns);
+}
+
 static bool is_kthread(const struct task_struct *p)
 {
 	return p->flags & PF_KTHREAD;

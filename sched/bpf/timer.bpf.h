@@ -22,6 +22,8 @@ enum {
 
 /* How often the next look was put off. */
 static u32 put_off;
+/* And when it is. */
+static u64 look_at_ns;
 
 /* The kernel's ticks per second; 0 where its configuration does not say. */
 extern unsigned int CONFIG_HZ __kconfig __weak;
@@ -117,7 +119,7 @@ static void put_release_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
 static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
-	u64 now = scx_bpf_now(), end = cctx->slice_end_ns;
+	u64 now = now_in_timer(cctx->timer_at_ns), end = cctx->slice_end_ns;
 
 	cctx->timer_at_ns = 0;
 	if (!end)
@@ -299,20 +301,27 @@ static bool looks_later(void)
 	return false;
 }
 
+/* Look for those who have waited too long in @delay_ns. */
+static s32 look_in(struct bpf_timer *timer, u64 delay_ns, u64 now)
+{
+	look_at_ns = now + delay_ns;
+	return bpf_timer_start(timer, delay_ns, 0);
+}
+
 static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 {
-	u64 now = scx_bpf_now(), longest;
+	u64 now = now_in_timer(look_at_ns), longest;
 	u32 room = MAX_RESCUES_AT_ONCE;
 
 	if (looks_later()) {
-		bpf_timer_start(timer, PUT_OFF_NS, 0);
+		look_in(timer, PUT_OFF_NS, now);
 		return 0;
 	}
 	longest = rescue_from_all(now, &room);
 	share_now_pm = longest > overdue_after_ns && share_pm < SHARE_OVERDUE_PM ? SHARE_OVERDUE_PM : share_pm;
 	/* Two looks after it was rescued it should have run. */
 	rescue_first = longest > rescue_after_ns + 2 * rescue_period_ns;
-	bpf_timer_start(timer, room ? rescue_period_ns : RESCUE_MORE_NS, 0);
+	look_in(timer, room ? rescue_period_ns : RESCUE_MORE_NS, now);
 	return 0;
 }
 
@@ -334,7 +343,7 @@ static s32 start_timers(void)
 		return -ENOENT;
 	err = err ?: bpf_timer_init(&slot->timer, &rescue_timer, CLOCK_MONOTONIC);
 	err = err ?: bpf_timer_set_callback(&slot->timer, rescue_waiters);
-	err = err ?: bpf_timer_start(&slot->timer, rescue_period_ns, 0);
+	err = err ?: look_in(&slot->timer, rescue_period_ns, scx_bpf_now());
 	return err;
 }
 
