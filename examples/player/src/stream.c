@@ -17,6 +17,8 @@
 
 /* Read by one event: some 20 us of copying. */
 #define PIECE_BYTES 65536
+/* And for so long at most: a frame of 100 bytes costs as much as one of many, and hundreds of them may have come. */
+#define PIECE_NS 100000
 /* Decoders read beyond the end of what they are given (AV_INPUT_BUFFER_PADDING_SIZE). */
 #define PADDING_BYTES 64
 /* Why a connection is given up. */
@@ -169,11 +171,11 @@ static bool take(struct stream *stream, size_t bytes)
 	return hear(stream);
 }
 
-static void read_some(struct stream *stream)
+static void read_some(struct stream *stream, uint64_t begin_ns)
 {
 	size_t left = PIECE_BYTES;
 
-	while (left && !stream->has_ended) {
+	while (left && !stream->has_ended && thread_cpu_ns() - begin_ns < PIECE_NS) {
 		uint8_t *at;
 		size_t room = next_place(stream, &at);
 		const ssize_t got = recv(stream->ready.fd, at, room < left ? room : left, MSG_DONTWAIT);
@@ -206,7 +208,7 @@ static void on_ready(struct coop *coop, struct coop_event *event)
 
 	(void)coop;
 	stream->received = 0;
-	read_some(stream);
+	read_some(stream, begin_ns);
 	send_some(stream);
 	stream->owner.received(stream->owner.user, stream->received, thread_cpu_ns() - begin_ns);
 	wait_for_more(stream);
