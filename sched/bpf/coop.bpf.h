@@ -244,7 +244,7 @@ static u32 find_cell(void *page, u32 tid)
  *
  * What it is bad at: somebody who knows of it, and yields in time for as often as is asked, in between.
  */
-enum { PROBATION_PART = 10, PROBATION_GROWS_BITS = 3, PROBATION_MAX_OFFENCES = 5, CALLS_TO_FORGET = 1024 };
+enum { PROBATION_PART = 10, PROBATION_GROWS_BITS = 3, PROBATION_MAX_OFFENCES = 3, CALLS_TO_FORGET = 1024 };
 
 /* @tctx has run for @ran_ns after the slice that it was told, and has not called since. */
 static void run_beyond(struct task_ctx *tctx, u64 ran_ns)
