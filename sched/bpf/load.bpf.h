@@ -204,6 +204,7 @@ static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
 		if (held && held->r.tgid == p->tgid)
 			end_reservation(tctx->reserve.number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
 		bpf_rcu_read_lock();
+		take_period_along(tctx);
 		leave_reservation(tctx);
 		make_reservation(p, tctx, spec, true);
 		bpf_rcu_read_unlock();

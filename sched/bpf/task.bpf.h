@@ -49,6 +49,8 @@ struct reserve_ctx {
 	u16 wants;		/* it is one of those that want the CPU */
 	u16 woke;		/* as the first of its process, and no period has been begun for that */
 	u64 window_ns;		/* it is a child that draws on its parent's, and may for so much CPU; 0: it is its process's own */
+	u64 charged_at_ns;	/* until when a reservation that it held before has been charged */
+	struct ll_period left;	/* what was left of that one's period */
 	u32 has_item;
 	u32 item;		/* its number in the queues of reservations */
 	u32 queue;		/* the one it is in; 0: in none */
