@@ -37,7 +37,7 @@ struct {
 	__type(value, struct ll_spec);
 } specs SEC(".maps");
 
-/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. */
+/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. Whatever changes a load holds this, too. */
 struct admission {
 	struct bpf_spin_lock lock;
 	u32 pad;
@@ -177,13 +177,10 @@ static s32 least_loaded(const struct task_struct *p, s32 cpu)
 	return home;
 }
 
-/* When the last second of load.bpf.h's was over. */
-u64 load_at_ns;
-
 /* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
 static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
 {
-	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - load_at_ns);
+	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - cctx->load_at_ns);
 
 	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
 }

@@ -160,6 +160,7 @@ struct cpu_ctx {
 	u64 release_until_ns;	/* until when releases go before the first reservation that waits */
 	u64 reserved_ns;	/* what has run here on reservations */
 	u64 reserved_until_ns;	/* and of that, what is in `load` */
+	u64 load_at_ns;		/* when `load` last had a second added: this and the two below by the lock of admissions */
 	u32 admitted_ppm;	/* the sum of C / T of those admitted here */
 	struct ll_load load;
 	u32 raise_pid;		/* a task that was lent a class for a lock it holds, and may have to change queue; 0 = none */
