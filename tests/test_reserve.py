@@ -302,6 +302,29 @@ def test_who_has_ended_holds_nothing(guest: Guest) -> None:
     assert int(guest.check(rss)) - before <= 512
 
 
+def test_twenty_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
+    """Twenty thousand are forked, execute something and end, of which a half had reservations of their own, five times as many as there can be at once:
+    none is left, and the daemon is not a page larger for each hundred, nor is what the kernel holds for it."""
+    daemon = guest.start_limelight()
+    guest.check("install -m 755 /usr/local/bin/nothing /usr/local/bin/short")
+    _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-")
+    # 10 executions a sample.
+    run = "for program in short nothing; do swcost exec {} /usr/local/bin/$program >/dev/null || exit 1; done"
+    look = f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'"
+    guest.check(run.format(50))
+    before = guest.check(look).split()
+    guest.check(run.format(1000), timeout_s=300)
+    view = json.loads(guest.check("limelight spec list --json"))
+    admitted = guest.status()["counters"]["reserved_admitted"]
+    assert admitted >= 10_000, "they were not admitted"
+    assert not view["reservations"]
+    assert view["cpus"][0]["reservations"] == 0 and view["cpus"][0]["admitted_pct"] == 0
+    rss, slab = (int(now) - int(then) for now, then in zip(guest.check(look).split(), before))
+    # A malloc arena grows by 128 KiB at a time; a page for each hundred were 800, and the least object of the kernel's for each 160.
+    assert rss <= 512
+    assert slab <= 1024
+
+
 def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
     """The daemon is killed and another one started: who runs has what its specification says."""
     _specify(guest, LINE)
