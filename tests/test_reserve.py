@@ -154,7 +154,8 @@ def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(gu
     guest.check(f"cat >/run/again <<'X'\n{AGAIN}X\necho 'exec /usr/local/bin/again /run/again $1 $2' >/run/back")
     _write(guest, "/usr/local/bin/again:Iact:10:100:R:-:-")
     seen = [at for at in guest.script("periods", "spinning=9", f"/usr/local/bin/again /run/again /usr/local/bin/{by}")["seconds"] if at["ran_s"][0]]
-    # A tenth, and a tenth of the rest, a period and a slice more or less; the other one's part is by its share alone, a tenth. With a whole budget at each execution: all that admission leaves to it.
+    # A tenth, and a tenth of the rest, a period and a slice more or less; the other one's part is by its share alone, a tenth. With a whole budget
+    # at each execution: all that admission leaves to it.
     assert 0.12 <= _share(seen[0], seen[-1]) <= 0.25
     # R_load, after three or four of the window's seconds.
     assert 5 <= seen[-1]["cpus"][0]["recent_pct"] <= 11
