@@ -135,6 +135,32 @@ def test_children_have_a_reservation_only_if_it_may_be_inherited(guest: Guest, i
     assert [held["pid"] for held in _list(guest)] == ([executes] if inheritable else [])
 
 
+#: Works for some 5 ms, then executes $1, which executes it again: for 4 s.
+AGAIN = """
+read now rest </proc/uptime
+until=${2:-$((${now%.*} + 4))}
+[ ${now%.*} -lt $until ] || exit 0
+i=0; while [ $i -lt 150 ]; do i=$((i+1)); done
+exec $1 /run/back $1 $until
+"""
+
+
+@pytest.mark.parametrize("by", ["again", "between"])
+def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(guest: Guest, by: str) -> None:
+    """Beside nine that spin, one with 10 ms in every 100 that executes itself every 5 ms, or another that has no specification and that it again, has
+    no more than these 10 % and its share of the rest; and what it ran before each execution is told of its reservation."""
+    guest.start_limelight()
+    guest.check("for name in again between; do install -m 755 $(readlink -f /bin/sh) /usr/local/bin/$name; done")
+    guest.check(f"cat >/run/again <<'X'\n{AGAIN}X\necho 'exec /usr/local/bin/again /run/again $1 $2' >/run/back")
+    _write(guest, "/usr/local/bin/again:Iact:10:100:R:-:-")
+    seen = [at for at in guest.script("periods", "spinning=9", f"/usr/local/bin/again /run/again /usr/local/bin/{by}")["seconds"] if at["ran_s"][0]]
+    # A tenth, and a tenth of the rest, a period and a slice more or less; the other one's part is by its share alone, a tenth. With a whole budget
+    # at each execution: all that admission leaves to it.
+    assert 0.12 <= _share(seen[0], seen[-1]) <= 0.25
+    # R_load, after three or four of the window's seconds.
+    assert 5 <= seen[-1]["cpus"][0]["recent_pct"] <= 11
+
+
 IDLE = "1000 1000000 100"
 
 
@@ -275,6 +301,29 @@ def test_who_has_ended_holds_nothing(guest: Guest) -> None:
     assert view["cpus"][0]["reservations"] == 0 and view["cpus"][0]["admitted_pct"] == 0
     # A malloc arena grows by 128 KiB at a time.
     assert int(guest.check(rss)) - before <= 512
+
+
+def test_twenty_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
+    """Twenty thousand are forked, execute something and end, of which a half had reservations of their own, five times as many as there can be at once:
+    none is left, and the daemon is not a page larger for each hundred, nor is what the kernel holds for it."""
+    daemon = guest.start_limelight()
+    guest.check("install -m 755 /usr/local/bin/nothing /usr/local/bin/short")
+    _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-")
+    # 10 executions a sample.
+    run = "for program in short nothing; do swcost exec {} /usr/local/bin/$program >/dev/null || exit 1; done"
+    look = f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'"
+    guest.check(run.format(50))
+    before = guest.check(look).split()
+    guest.check(run.format(1000), timeout_s=300)
+    view = json.loads(guest.check("limelight spec list --json"))
+    admitted = guest.status()["counters"]["reserved_admitted"]
+    assert admitted >= 10_000, "they were not admitted"
+    assert not view["reservations"]
+    assert view["cpus"][0]["reservations"] == 0 and view["cpus"][0]["admitted_pct"] == 0
+    rss, slab = (int(now) - int(then) for now, then in zip(guest.check(look).split(), before))
+    # A malloc arena grows by 128 KiB at a time; a page for each hundred were 800, and the least object of the kernel's for each 160.
+    assert rss <= 512
+    assert slab <= 1024
 
 
 def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:

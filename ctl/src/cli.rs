@@ -112,6 +112,8 @@ pub enum SpecCommand {
     },
     /// Show who holds a reservation: what each asked for, got and used, and the load of each CPU.
     ///
+    /// The columns I, R and L are its flags: children inherit it, it may be revoked under overload, and it is a way to log in.
+    ///
     /// Root sees every process, others their own.
     List(View),
     /// Read the specifications again, and let them take effect for who runs already, too. Needs root. SIGHUP to the daemon does the same.

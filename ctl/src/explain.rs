@@ -12,7 +12,7 @@ pub fn text(view: &Value) -> String {
     let explanation = &view["explanation"];
     let reservation = match &view["reservation"] {
         Value::Null => String::new(),
-        held => format!("  {}\n", reservations::sentence(held)),
+        held => reserved(held),
     };
     if explanation.is_null() {
         return format!(
@@ -35,6 +35,16 @@ pub fn text(view: &Value) -> String {
     }
     text.push('\n');
     text + &reservation
+}
+
+/// What it holds, and under which flags.
+fn reserved(held: &Value) -> String {
+    let mut text = format!("  {}\n", reservations::sentence(held));
+    let flags = reservations::flags(held);
+    if !flags.is_empty() {
+        text.push_str(&format!("  {flags}\n"));
+    }
+    text
 }
 
 /// From the device to the process. Output flows the other way, and so do the arrows.

@@ -20,7 +20,15 @@ const RESERVATION: &[Column] = &[
     Column { field: "missed", head: "MISSED", cell: plain, left: false },
     Column { field: "inheritable", head: "I", cell: flag, left: true },
     Column { field: "revocable", head: "R", cell: flag, left: true },
+    Column { field: "login", head: "L", cell: flag, left: true },
     Column { field: "target", head: "BY", cell: plain, left: true },
+];
+
+/// What each flag means, by its column.
+const FLAGS: &[(&str, &str)] = &[
+    ("inheritable", "I: a child that executes nothing of its own specification asks for one like it"),
+    ("revocable", "R: it may be taken back when there is too much load"),
+    ("login", "L: a way to log in: where root runs it, it and what it starts are of class HUCOUT for a while"),
 ];
 
 /// Who holds what, for people.
@@ -76,6 +84,12 @@ pub fn sentence(held: &Value) -> String {
     }
 }
 
+/// What each flag of a reservation means for its process; nothing where none is set, or they are no longer in force.
+pub fn flags(held: &Value) -> String {
+    let set = |field: &&(&str, &str)| held[field.0].as_bool() == Some(true) && held["state"] != "ended";
+    FLAGS.iter().filter(set).map(|(_, meaning)| *meaning).collect::<Vec<_>>().join("; ")
+}
+
 fn short(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |number| format!("{}", (number * 1e3).round() / 1e3))
 }
@@ -88,6 +102,7 @@ fn flag(value: &Value) -> String {
 mod tests {
     use super::*;
     use limelight_daemon::view::{ReservationStatus, Reservations, ReservedCpu};
+    use limelight_spec::fields::FLAG_LETTERS;
 
     fn held(state: &'static str) -> ReservationStatus {
         ReservationStatus {
@@ -105,6 +120,7 @@ mod tests {
             missed: 0,
             inheritable: true,
             revocable: false,
+            login: false,
         }
     }
 
@@ -135,6 +151,26 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
+    }
+
+    /// Each flag that a specification may have is in the list where it is in force, and explained.
+    #[test]
+    fn each_flag_is_shown_and_explained() {
+        for letter in FLAG_LETTERS.chars() {
+            let letter = letter.to_string();
+            let column = RESERVATION.iter().find(|column| column.head == letter).expect(&letter);
+            let mut one = serde_json::to_value(held("admitted")).unwrap();
+            for &(field, _) in FLAGS {
+                one[field] = Value::Bool(field == column.field);
+            }
+            let explained = flags(&one);
+            assert!(explained.starts_with(&format!("{letter}: ")) && !explained.contains("; "), "{explained}");
+            one["state"] = Value::from("ended");
+            assert_eq!(flags(&one), "", "no longer in force");
+        }
+        assert_eq!(FLAGS.len(), FLAG_LETTERS.len());
+        let both = serde_json::to_value(ReservationStatus { revocable: true, ..held("refused") }).unwrap();
+        assert_eq!(flags(&both).matches("; ").count(), 1);
     }
 
     /// Each state is explained.

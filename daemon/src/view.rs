@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use limelight_abi::sched::{LL_SPEC_INHERITABLE, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats, ll_reservation};
+use limelight_abi::sched::{
+    LL_SPEC_INHERITABLE, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats, ll_reservation,
+};
 use limelight_policy::{Class, Explanation, GraphView};
 use serde::{Deserialize, Serialize};
 
@@ -220,6 +222,8 @@ pub struct ReservationStatus {
     pub inheritable: bool,
     /// It may be taken back.
     pub revocable: bool,
+    /// It is a way to log in: root's processes of it, and what they start, are before all best-effort ones for a while.
+    pub login: bool,
 }
 
 impl ReservationStatus {
@@ -241,6 +245,7 @@ impl ReservationStatus {
             missed: held.missed,
             inheritable: held.flags & LL_SPEC_INHERITABLE != 0,
             revocable: held.flags & LL_SPEC_REVOCABLE != 0,
+            login: held.flags & LL_SPEC_LOGIN != 0,
         }
     }
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -101,15 +102,21 @@ def specs_of(tasks: Sequence[Task]) -> list[specs.Spec]:
     return list({task.spec.program: task.spec for task in tasks}.values())
 
 
-def begin(tasks: Sequence[Task], seconds: int, seed: int) -> list[subprocess.Popen]:
-    """Starts the tasks, one after the other: each is admitted, or not, by itself."""
+def begin(tasks: Sequence[Task], seconds: int, seed: int, *words: str, apart_s: float = 0) -> list[subprocess.Popen]:
+    """Starts the tasks, one after the other: each is admitted, or not, by itself. With `--told` they count from tell() on."""
     is_nice = not specs.is_promised() and desk.scheduler() != "deadline"
-    return [
-        subprocess.Popen(
-            task.command(seconds, seed), stdout=subprocess.PIPE, text=True, preexec_fn=specs.be_nice if is_nice and task.is_favoured else None
-        )
-        for task in tasks
-    ]
+    running = []
+    for task in tasks:
+        nice = specs.be_nice if is_nice and task.is_favoured else None
+        running.append(subprocess.Popen([*task.command(seconds, seed), *words], stdout=subprocess.PIPE, text=True, preexec_fn=nice))
+        time.sleep(apart_s)
+    return running
+
+
+def tell(running: Sequence[subprocess.Popen]) -> None:
+    """Has the tasks count from now on."""
+    for program in running:
+        program.send_signal(signal.SIGUSR1)
 
 
 def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:

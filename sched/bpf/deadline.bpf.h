@@ -241,17 +241,12 @@ static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tc
 /* The task of @tctx has run for @ran_ns on @cctx: what that is of its process's reservation. */
 static void charge_reserved(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
 {
-	struct reservation *reservation = reservation_of(tctx->reserve.number);
 	u64 ahead = after_turn(tctx, cctx);
-	u32 how = 0;
 
-	if (!reservation)
-		return;
-	if (is_entitled(&reservation->r, now - ran_ns))
-		how = cctx->runs_deadline_ns ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
-	if (how & CHARGE_HOME)
-		cctx->reserved_ns += ran_ns;
-	charge_reservation(tctx->reserve.number, ran_ns, now, how);
+	/* What it ran before it held this is charged already. */
+	if ((s64)(tctx->reserve.charged_at_ns - (now - ran_ns)) > 0)
+		ran_ns = now - tctx->reserve.charged_at_ns;
+	charge_stint(tctx->reserve.number, cctx, ran_ns, now);
 	if (cctx->runs_deadline_ns && ll_vtime_before(ahead, tctx->vtime) && tctx->class < LL_NR_CLASSES)
 		tctx->vtime = ahead;
 	if (!tctx->reserve.window_ns)

@@ -97,22 +97,37 @@ static void publish_load(u32 cpu, const struct cpu_ctx *cctx)
 	load->reservations = cctx->reservations;
 }
 
+/* A second of @cctx's is over. Not between the look of an admission at the load and its sum: what that adds would be lost, or not decay. */
+static void end_second_of(struct cpu_ctx *cctx, u64 now)
+{
+	u32 zero = 0;
+	struct admission *admission = bpf_map_lookup_elem(&admissions, &zero);
+	u64 ran_ns, elapsed_us;
+
+	if (!admission)
+		return;
+	bpf_spin_lock(&admission->lock);
+	ran_ns = cctx->reserved_ns - cctx->reserved_until_ns;
+	elapsed_us = (now - cctx->load_at_ns) / 1000;
+	cctx->reserved_until_ns += ran_ns;
+	cctx->load_at_ns = now;
+	ll_load_second(&cctx->load, ran_ns * 1000 / elapsed_us);
+	bpf_spin_unlock(&admission->lock);
+}
+
 static int load_second(void *map, u32 *key, struct bpf_timer *timer)
 {
-	u64 now = now_in_timer(load_at_ns + LOAD_PERIOD_NS), elapsed_us = (now - load_at_ns) / 1000, ran_ns;
+	u64 now = now_in_timer(cpu_ctx_of(0)->load_at_ns + LOAD_PERIOD_NS);
 	struct cpu_ctx *cctx;
 	u32 cpu;
 
 	end_second(load_seconds);
 	bpf_for(cpu, 0, nr_cpus) {
 		cctx = cpu_ctx_of(cpu);
-		ran_ns = cctx->reserved_ns - cctx->reserved_until_ns;
-		cctx->reserved_until_ns += ran_ns;
-		ll_load_second(&cctx->load, ran_ns * 1000 / elapsed_us);
+		end_second_of(cctx, now);
 		relieve(cpu, cctx);
 		publish_load(cpu, cctx);
 	}
-	load_at_ns = now;
 	load_seconds++;
 	bpf_timer_start(timer, LOAD_PERIOD_NS, 0);
 	return 0;
@@ -122,11 +137,14 @@ static s32 start_load_timer(void)
 {
 	u32 zero = 0;
 	struct timer_slot *slot = bpf_map_lookup_elem(&load_timer, &zero);
+	u64 now = scx_bpf_now();
+	u32 cpu;
 	s32 err;
 
 	if (!slot)
 		return -ENOENT;
-	load_at_ns = scx_bpf_now();
+	bpf_for(cpu, 0, nr_cpus)
+		cpu_ctx_of(cpu)->load_at_ns = now;
 	err = bpf_timer_init(&slot->timer, &load_timer, CLOCK_MONOTONIC);
 	err = err ?: bpf_timer_set_callback(&slot->timer, load_second);
 	return err ?: bpf_timer_start(&slot->timer, LOAD_PERIOD_NS, 0);
@@ -204,6 +222,7 @@ static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
 		if (held && held->r.tgid == p->tgid)
 			end_reservation(tctx->reserve.number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
 		bpf_rcu_read_lock();
+		take_period_along(tctx);
 		leave_reservation(tctx);
 		make_reservation(p, tctx, spec, true);
 		bpf_rcu_read_unlock();

@@ -37,7 +37,7 @@ struct {
 	__type(value, struct ll_spec);
 } specs SEC(".maps");
 
-/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. */
+/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. Whatever changes a load holds this, too. */
 struct admission {
 	struct bpf_spin_lock lock;
 	u32 pad;
@@ -128,6 +128,38 @@ out:
 	return 0;
 }
 
+/* @number's process has run for @ran_ns on @cctx: what that is of its reservation. */
+static void charge_stint(u32 number, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
+{
+	struct reservation *reservation = reservation_of(number);
+	u32 how = 0;
+
+	if (!reservation)
+		return;
+	if (is_entitled(&reservation->r, now - ran_ns))
+		how = cctx->runs_deadline_ns ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
+	if (how & CHARGE_HOME)
+		cctx->reserved_ns += ran_ns;
+	charge_reservation(number, ran_ns, now, how);
+}
+
+/*
+ * @tctx's task, which runs here, is about to hold something else: what it has run is of what it holds now. Not locked: where its stint ends
+ * meanwhile, it is charged for that there, from charged_at_ns on, and not here; of what this CPU counts at that moment one stint may be lost.
+ */
+static void charge_until_now(struct task_ctx *tctx)
+{
+	u64 was_ns = tctx->charged_at_ns, since_ns = was_ns, now = scx_bpf_now();
+
+	if (!tctx->reserve.number)
+		return;
+	if ((s64)(tctx->reserve.charged_at_ns - since_ns) > 0)
+		since_ns = tctx->reserve.charged_at_ns;
+	tctx->reserve.charged_at_ns = now;
+	if (*(volatile u64 *)&tctx->charged_at_ns == was_ns && (s64)(now - since_ns) > 0)
+		charge_stint(tctx->reserve.number, cpu_ctx_of(bpf_get_smp_processor_id()), now - since_ns, now);
+}
+
 /* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */
 static s32 least_loaded(const struct task_struct *p, s32 cpu)
 {
@@ -145,13 +177,10 @@ static s32 least_loaded(const struct task_struct *p, s32 cpu)
 	return home;
 }
 
-/* When the last second of load.bpf.h's was over. */
-u64 load_at_ns;
-
 /* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
 static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
 {
-	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - load_at_ns);
+	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - cctx->load_at_ns);
 
 	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
 }
@@ -352,6 +381,26 @@ static void end_reserving(struct task_ctx *tctx)
 	leave_reservation(tctx);
 }
 
+/*
+ * @tctx's process holds something else from now on, or nothing: what is left of its period it takes along. Who holds the old one still, its children
+ * that are about to execute something, have nothing of that.
+ */
+static void take_period_along(struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+	struct ll_reservation *r;
+
+	/* A child's is its parent's. */
+	if (!reservation || tctx->reserve.window_ns)
+		return;
+	r = &reservation->r;
+	bpf_spin_lock(&reservation->lock);
+	tctx->reserve.left = (struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns };
+	if (r->budget_ns > 0)
+		r->budget_ns = 0;
+	bpf_spin_unlock(&reservation->lock);
+}
+
 /* @tctx's task holds @number, too. */
 static void join_reservation(struct task_ctx *tctx, u32 number, u64 window_ns)
 {
@@ -369,12 +418,16 @@ static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const
 {
 	u32 number = take_reservation();
 	struct reservation *reservation = reservation_of(number);
+	struct ll_period period;
 
 	if (!reservation)
 		return;
+	period = ll_take_over(&tctx->reserve.left, spec->runtime_ns, spec->period_ns, scx_bpf_now());
+	tctx->reserve.left.deadline_ns = 0;
 	reservation->r = (struct ll_reservation){
 		.runtime_ns = spec->runtime_ns, .period_ns = spec->period_ns, .flags = spec->flags, .spec = spec->id, .tgid = p->tgid,
 		.bandwidth_ppm = ll_bandwidth_ppm(spec->runtime_ns, spec->period_ns), .since_s = load_seconds,
+		.start_ns = period.start_ns, .deadline_ns = period.deadline_ns, .budget_ns = period.budget_ns,
 		.state = LL_RESERVATION_REFUSED, .tasks = 1,
 	};
 	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p)), LL_RESERVATION_REFUSED) && !keeps) {
@@ -396,6 +449,7 @@ static void inherit_or_leave(struct task_struct *p, struct task_ctx *tctx)
 		spec.flags = reservation->r.flags;
 		spec.id = reservation->r.spec;
 	}
+	take_period_along(tctx);
 	leave_reservation(tctx);
 	if (spec.flags & LL_SPEC_INHERITABLE && p->pid == p->tgid)
 		make_reservation(p, tctx, &spec, false);
@@ -463,6 +517,7 @@ static void execute(struct task_struct *p, struct task_ctx *tctx, const struct l
 			inherit_or_leave(p, tctx);
 		return;
 	}
+	take_period_along(tctx);
 	leave_reservation(tctx);
 	if (!(spec->flags & LL_SPEC_BEST_EFFORT))
 		make_reservation(p, tctx, spec, true);
@@ -492,6 +547,7 @@ int BPF_PROG(ll_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm 
 	if (old_pid != p->pid)
 		return_item(tctx);
 	file = file_of(BPF_CORE_READ(bprm, file, f_inode));
+	charge_until_now(tctx);
 	execute(p, tctx, &file);
 	return 0;
 }

@@ -50,6 +50,8 @@ struct reserve_ctx {
 	u16 wants;		/* it is one of those that want the CPU */
 	u16 woke;		/* as the first of its process, and no period has been begun for that */
 	u64 window_ns;		/* it is a child that draws on its parent's, and may for so much CPU; 0: it is its process's own */
+	u64 charged_at_ns;	/* until when a reservation that it held before has been charged */
+	struct ll_period left;	/* what was left of that one's period */
 	u32 has_item;
 	u32 item;		/* its number in the queues of reservations */
 	u32 queue;		/* the one it is in; 0: in none */
@@ -159,6 +161,7 @@ struct cpu_ctx {
 	u64 release_until_ns;	/* until when releases go before the first reservation that waits */
 	u64 reserved_ns;	/* what has run here on reservations */
 	u64 reserved_until_ns;	/* and of that, what is in `load` */
+	u64 load_at_ns;		/* when `load` last had a second added: this and the two below by the lock of admissions */
 	u32 admitted_ppm;	/* the sum of C / T of those admitted here */
 	struct ll_load load;
 	u32 raise_pid;		/* a task that was lent a class for a lock it holds, and may have to change queue; 0 = none */

@@ -258,6 +258,23 @@ static void periods_follow_wakeups(void)
 	}
 }
 
+/* Who executes another program has what is left of its period, within what that one may have; and nothing of one that is over. */
+static void executions_take_their_period_along(void)
+{
+	struct ll_period left = { 100 * MS, 130 * MS, 3 * MS }, next;
+
+	next = ll_take_over(&left, 5 * MS, 30 * MS, 110 * MS);
+	CHECK(next.start_ns == 100 * MS && next.deadline_ns == 130 * MS && next.budget_ns == (s64)(3 * MS), "the same again");
+	next = ll_take_over(&left, 2 * MS, 10 * MS, 110 * MS);
+	CHECK(next.deadline_ns == 120 * MS && next.budget_ns == (s64)(2 * MS), "one that asks for less, sooner");
+	next = ll_take_over(&left, 20 * MS, 100 * MS, 110 * MS);
+	CHECK(next.deadline_ns == 130 * MS && next.budget_ns == (s64)(3 * MS), "one that asks for more has that from the next period on");
+	next = ll_take_over(&left, 2 * MS, 10 * MS, 90 * MS);
+	CHECK(next.start_ns == 100 * MS && next.deadline_ns == 110 * MS, "its period is still to begin");
+	next = ll_take_over(&left, 5 * MS, 30 * MS, 130 * MS);
+	CHECK(!next.deadline_ns && !next.budget_ns, "it is over");
+}
+
 /* R_load is the mean of four seconds, S_load comes down to it, and what uses all it asked for is not admitted twice meanwhile. */
 static void loads(void)
 {
@@ -302,6 +319,7 @@ int main(void)
 	periods();
 	no_more_than_its_budget();
 	periods_follow_wakeups();
+	executions_take_their_period_along();
 	loads();
 	return failures ? 1 : 0;
 }

@@ -169,6 +169,9 @@ impl Field {
     }
 }
 
+/// The letters of the flags that the paper's form knows: inheritable, revocable, and login, which is ours.
+pub const FLAG_LETTERS: &str = "IRL";
+
 /// What is allowed in `login`.
 const LOGIN_ALLOWED: &str = "true: a way for the administrator to log in: root's processes of this program and those \
                              that they start are of class HUCOUT for 2 s of CPU, which come back in 20 s; false, the \

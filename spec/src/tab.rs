@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::complaint::{Complaint, Found, lines, shown};
-use crate::fields::{Draft, Fault, Field, IO_MOST, pathname, time};
+use crate::fields::{Draft, FLAG_LETTERS, Fault, Field, IO_MOST, pathname, time};
 use crate::model::{Kind, NS_PER_MS, NS_PER_S, Source, Spec};
 
 /// Fields behind the pathname.
@@ -119,7 +119,7 @@ fn kind_of(text: &str) -> Result<Kind, String> {
 
 /// Whether it has I, R and L.
 fn flags_of(text: &str) -> Result<[bool; 3], String> {
-    if is_empty(text) || text.chars().all(|flag| "IRL".contains(flag)) {
+    if is_empty(text) || text.chars().all(|flag| FLAG_LETTERS.contains(flag)) {
         return Ok(['I', 'R', 'L'].map(|flag| text.contains(flag)));
     }
     Err(format!("{} are not flags", shown(text)))

@@ -7,6 +7,8 @@
  * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks. It is bad at being late:
  * what it passes over it does not make up for, so a task that is starved reports few periods and many passed over, not an endless queue.
  *
+ * With --told it begins at once, too, but counts from SIGUSR1 on: for S seconds then. So it can be there for as long as others take to begin.
+ *
  * With --deadline it is of SCHED_DEADLINE, with C and a tenth per T reserved: the yardstick.
  */
 #define _GNU_SOURCE
@@ -14,18 +16,27 @@
 #include "deadline.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 struct options {
 	uint64_t c_ns, t_ns, seconds, seed;
-	bool deadline;
+	bool deadline, told;
 };
+
+static volatile sig_atomic_t counts;
+
+static void count_from_now(int number)
+{
+	(void)number;
+	counts = 1;
+}
 
 static void usage(void)
 {
-	die_usage("usage: periodic C_US T_US SECONDS [--deadline] [--seed N]\n"
+	die_usage("usage: periodic C_US T_US SECONDS [--told] [--deadline] [--seed N]\n"
 		  "  uses C_US of CPU in every T_US, for SECONDS; the first release after a part of T_US that the seed chooses (default 1)");
 }
 
@@ -41,12 +52,24 @@ static struct options parse(int argc, char **argv)
 	for (int i = 4; i < argc; i++) {
 		if (!strcmp(argv[i], "--deadline"))
 			options.deadline = true;
+		else if (!strcmp(argv[i], "--told"))
+			options.told = true;
 		else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
 			options.seed = parse_number("--seed", argv[++i], 0, UINT64_MAX);
 		else
 			usage();
 	}
 	return options;
+}
+
+/* Is it told to count from the release on that comes next? What it has seen so far is forgotten. */
+static bool is_told(struct samples *done)
+{
+	if (!counts)
+		return false;
+	counts = 0;
+	done->count = 0;
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -62,8 +85,10 @@ int main(int argc, char **argv)
 		become_of_deadline(options.c_ns + options.c_ns / 10, options.t_ns);
 	random_seed(&random, options.seed);
 	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
-	const uint64_t end_ns = release_ns + options.seconds * NS_PER_S;
+	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
 
+	if (options.told && signal(SIGUSR1, count_from_now) == SIG_ERR)
+		die_errno("cannot take a signal");
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
 		burn_cpu_ns(options.c_ns);
@@ -72,6 +97,10 @@ int main(int argc, char **argv)
 		samples_add(&done, now - release_ns);
 		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
 			passed_over++;
+		if (is_told(&done)) {
+			passed_over = 0;
+			end_ns = release_ns + options.seconds * NS_PER_S;
+		}
 		if (now >= end_ns)
 			break;
 	}

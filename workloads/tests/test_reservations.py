@@ -3,7 +3,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -35,6 +37,17 @@ class TestPeriodic(unittest.TestCase):
             self.assertAlmostEqual(len(one["done_ns"]) + one["passed_over"], 200, delta=5)
         late = sum(done > one["t_ns"] for one in seen for done in one["done_ns"]) + sum(one["passed_over"] for one in seen)
         self.assertGreater(late, 200)
+
+
+    def test_it_counts_from_when_it_is_told(self) -> None:
+        """It works from its start on, and counts for a second from a signal on, which comes half a second later."""
+        program = subprocess.Popen([BUILD / "periodic", "2000", "20000", "1", "--told"], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        program.send_signal(signal.SIGUSR1)
+        seen = json.loads(program.communicate(timeout=60)[0])
+        self.assertAlmostEqual(len(seen["done_ns"]) + seen["passed_over"], 50, delta=1)
+        # It was there before that, too; a busy machine may begin it late.
+        self.assertGreaterEqual(seen["cpu_ns"], 2_000_000 * (len(seen["done_ns"]) + 5))
 
 
 class TestBusy(unittest.TestCase):

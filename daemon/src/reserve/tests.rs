@@ -87,6 +87,24 @@ fn specifications_take_effect_and_are_taken_back() {
     );
 }
 
+/// Each flag that a line may have is told to the scheduler, and shown of who holds it.
+#[test]
+fn each_flag_is_told_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.tab");
+    for letter in limelight_spec::fields::FLAG_LETTERS.chars() {
+        let own = std::env::current_exe().unwrap();
+        std::fs::write(&file, format!("{}:Iact:5:30:{letter}:-:-\n", own.display())).unwrap();
+        let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+        settle(&mut reserve, &kernel);
+        let told = *kernel.specs.borrow().values().next().unwrap();
+        let held = ll_reservation { tgid: 100, spec: told.id, flags: told.flags, ..ll_reservation::default() };
+        kernel.reservations.borrow_mut().insert(1, held);
+        let seen = reserve.of(&kernel, 100).unwrap();
+        assert_eq!((seen.inheritable, seen.revocable, seen.login), (letter == 'I', letter == 'R', letter == 'L'));
+    }
+}
+
 /// Who executes a program while its specification is being told to the scheduler, which does not notice that yet, is looked for after that.
 #[test]
 fn who_begins_while_the_scheduler_is_told_is_found() {

@@ -69,6 +69,24 @@ static inline int ll_renew(struct ll_period *period, u64 runtime_ns, u64 period_
 	return had_budget ? LL_WAS_IDLE : LL_WAS_HONOURED;
 }
 
+/*
+ * What is left of a process's period, @left, where it has another reservation from now on, since it executes something: no more than that one has,
+ * and no later. Otherwise who executes itself again and again would have a whole budget each time.
+ */
+static inline struct ll_period ll_take_over(const struct ll_period *left, u64 runtime_ns, u64 period_ns, u64 now)
+{
+	struct ll_period next = *left;
+	u64 begins_ns = now < left->start_ns ? left->start_ns : now;
+
+	if (now >= left->deadline_ns)
+		return (struct ll_period){};
+	if (next.budget_ns > (s64)runtime_ns)
+		next.budget_ns = (s64)runtime_ns;
+	if (next.deadline_ns > begins_ns + period_ns)
+		next.deadline_ns = begins_ns + period_ns;
+	return next;
+}
+
 /* What @runtime_ns in every @period_ns takes of one CPU. */
 static inline u32 ll_bandwidth_ppm(u64 runtime_ns, u64 period_ns)
 {
