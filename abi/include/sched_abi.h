@@ -39,6 +39,20 @@ enum ll_limits {
 	LL_LAT_BUCKETS = 32,	/* bucket b counts waits in [2^b, 2^(b+1)) ns */
 	LL_MAX_SPECS = 8192,	/* executables that have a specification */
 	LL_MAX_RESERVATIONS = 4096,	/* processes that have one, admitted or not; a power of two; number 0 is nobody's */
+	LL_MAX_CONSENTS = 8,	/* groups of other users that one cooperative process can be in; a power of two */
+	LL_GROUP_UID_SHIFT = 32,	/* of the user id in a group's name; below is the number that the user has for it */
+};
+
+/* Consent to use another user's group. Words are read and written as a whole, one by one. */
+struct ll_consent {
+	u64 gid;		/* what the process calls it; 0: no consent */
+	u64 name;		/* whose it is and what that one calls it: user id << LL_GROUP_UID_SHIFT | number */
+};
+
+/* Those of one process. Map `coop_consents`, key: u32 number of its page. Writer: the daemon, which has it mapped. */
+struct ll_consents {
+	u64 changes;		/* how often anything below has changed; written last */
+	struct ll_consent of[LL_MAX_CONSENTS];
 };
 
 /*
@@ -214,6 +228,7 @@ enum ll_stat_id {
 
 _Static_assert(sizeof(struct ll_rating) == 32, "struct ll_rating crosses the boundary");
 _Static_assert(sizeof(struct ll_edge) == 8, "struct ll_edge crosses the boundary");
+_Static_assert(sizeof(struct ll_consents) == 136, "struct ll_consents crosses the boundary");
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
 _Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");

@@ -22,45 +22,6 @@
 #ifndef LIMELIGHT_COOP_H
 #define LIMELIGHT_COOP_H
 
-/* Never used: libbpf has to find the whole type of a cell in the object's BTF to make the inner map's description. */
-struct coop_slot coop_slot_type;
-
-/* The page of one process: cell 0 is its header, each of the others the slot of a thread. */
-struct coop_page {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, COOP_PAGE_CELLS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, u32);
-	__type(value, struct coop_slot);
-};
-
-/*
- * Pages by number, most of them before anybody has asked: to change a map of maps takes a grace period of RCU, which takes seconds where somebody
- * whom nobody waits for is preempted as a reader. Writer: the daemon, as of the next two.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, COOP_MAX_PAGES);
-	__type(key, u32);
-	__array(values, struct coop_page);
-} coop_pages SEC(".maps");
-
-/* The number of the page by tgid, which the daemon has from the kernel (SO_PEERCRED). */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, COOP_MAX_PAGES);
-	__type(key, u32);
-	__type(value, u32);
-} coop_numbers SEC(".maps");
-
-/* And the tgid by number; 0: nobody's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, COOP_MAX_PAGES);
-	__type(key, u32);
-	__type(value, u32);
-} coop_owners SEC(".maps");
-
 /* Cooperative threads by user id, root's too; no entry is none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -98,30 +59,6 @@ static void dismiss_user(u32 uid)
 
 	if (threads && __sync_fetch_and_sub(threads, 1) == 1)
 		bpf_map_delete_elem(&coop_users, &uid);
-}
-
-/*
- * The page of @p's process; NULL where it has none. An element of a hash map may be another key's by the time it is read: so the owner is asked, too.
- * What is found is used in this call of ours only: the daemon gives a number to the next one when all calls that may have read it are over.
- */
-static void *page_of(const struct task_struct *p)
-{
-	u32 tgid = p->tgid, *found = bpf_map_lookup_elem(&coop_numbers, &tgid), *owner, number;
-
-	if (!found)
-		return NULL;
-	number = READ_ONCE(*found);
-	owner = bpf_map_lookup_elem(&coop_owners, &number);
-	if (!owner || READ_ONCE(*owner) != tgid)
-		return NULL;
-	return bpf_map_lookup_elem(&coop_pages, &number);
-}
-
-static struct coop_slot *slot_of_thread(const struct task_struct *p, u32 cell)
-{
-	void *page = page_of(p);
-
-	return page ? bpf_map_lookup_elem(page, &cell) : NULL;
 }
 
 /* The id that @p has for itself. */
@@ -200,10 +137,18 @@ static bool is_away(const struct task_struct *p, struct task_ctx *tctx)
 	return tctx->coop.cell && home_of(p, tctx) != scx_bpf_task_cpu(p);
 }
 
-/* @tctx, cooperative, waits for @cpu from now on. */
-static void submit_coop(struct task_ctx *tctx, s32 cpu)
+/* @p, cooperative, waits for @cpu from now on. */
+static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
+	u32 number;
+
 	withdraw_coop(tctx);
+	/* A guest that calls no more would stay. */
+	if (tctx->coop.is_guest) {
+		number = number_of_page(p);
+		if (is_consent_old(tctx, number))
+			change_group(p, tctx, number, tctx->coop.gid);
+	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
 	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER)
 		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
@@ -222,12 +167,15 @@ static void leave_coop(struct task_ctx *tctx)
 	tctx->coop.cell = 0;
 }
 
-/* The cell of @page whose thread calls itself @tid; 0 where there is none. */
-static u32 find_cell(void *page, u32 tid)
+/* The cell of page @number whose thread calls itself @tid; 0 where there is none. */
+static u32 find_cell(u32 number, u32 tid)
 {
+	void *page = number < COOP_MAX_PAGES ? bpf_map_lookup_elem(&coop_pages, &number) : NULL;
 	struct coop_slot *slot;
 	u32 cell;
 
+	if (!page)
+		return 0;
 	bpf_for(cell, 1, COOP_PAGE_CELLS) {
 		slot = bpf_map_lookup_elem(page, &cell);
 		if (slot && slot->request.tid == tid)
@@ -293,14 +241,13 @@ static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
 /* @p, which yields, becomes cooperative if its process has a page, and it a slot there. */
 static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 {
-	void *page = is_kthread(p) ? NULL : page_of(p);
-	u32 tid, cell, item, uid;
+	u32 number = is_kthread(p) ? COOP_MAX_PAGES : number_of_page(p), tid, cell, item, uid;
 	u64 first;
 
-	if (!page)
+	if (number >= COOP_MAX_PAGES)
 		return false;
 	tid = own_tid(p);
-	cell = find_cell(page, tid);
+	cell = find_cell(number, tid);
 	uid = BPF_CORE_READ(p, cred, uid.val);
 	if (!cell || !admit_user(uid))
 		return false;
@@ -329,7 +276,8 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
  */
 static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 {
-	struct coop_slot *slot = slot_of_thread(p, tctx->coop.cell);
+	u32 number = number_of_page(p), gid;
+	struct coop_slot *slot = slot_in_page(number, tctx->coop.cell);
 	volatile struct coop_request *request;
 	u64 earliest;
 
@@ -356,8 +304,9 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	if (tctx->coop.release_ns < earliest)
 		tctx->coop.release_ns = earliest;
 	tctx->coop.user_vtime = request->user_virtual_time;
-	if (tctx->coop.gid != request->gid)
-		change_group(p, tctx, request->gid);
+	gid = request->gid;
+	if (tctx->coop.gid != gid || (gid && is_consent_old(tctx, number)))
+		change_group(p, tctx, number, gid);
 }
 
 /* @p yields: most often a call of coop_poll. */

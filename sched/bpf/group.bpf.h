@@ -5,7 +5,9 @@
  * runs now, and pays with the other's place. What they get together is what each would get alone, whoever of them gets it. A group is one CPU's: its
  * members elsewhere are another one, because nobody can take their place here.
  *
- * A group is named by its user and a number, so whoever joins has its owner's consent: it is the same user.
+ * A group is named by its user and a number, so whoever of that user joins has its owner's consent. A process of another user has it by a token,
+ * which it has handed to the daemon; then the number that it chose stands for that group (page.bpf.h), for as long as the consent lasts. Its
+ * threads leave at their next call, or the next time they wait, whichever comes first.
  */
 #ifndef LIMELIGHT_GROUP_H
 #define LIMELIGHT_GROUP_H
@@ -18,7 +20,7 @@ enum {
 
 struct coop_group {
 	struct bpf_spin_lock lock;
-	u32 uid, gid;		/* its name */
+	u64 name;		/* user id and number, see group_name() */
 	s32 cpu;
 	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its name is not to be read */
 	u32 least_pid;		/* the one to run of those that wait */
@@ -79,43 +81,43 @@ static void leave_group(struct task_ctx *tctx)
 	__sync_fetch_and_sub(&coop_grouped, 1);
 	tctx->coop.group = 0;
 	tctx->coop.gid = 0;
+	tctx->coop.is_guest = 0;
 }
 
 /* Become a member of @group, if that has the name; false where it has not, or has it no more. */
-static bool enter_group(struct coop_group *group, u32 uid, u32 gid, s32 cpu)
+static bool enter_group(struct coop_group *group, u64 name, s32 cpu)
 {
 	u32 members = group->members;
 
-	if (!members || (members & GROUP_IN_THE_MAKING) || group->uid != uid || group->gid != gid || group->cpu != cpu)
+	if (!members || (members & GROUP_IN_THE_MAKING) || group->name != name || group->cpu != cpu)
 		return false;
 	if (__sync_val_compare_and_swap(&group->members, members, members + 1) != members)
 		return false;
 	/* Its last member may have left before we came, and somebody else have taken it. */
-	if (group->uid == uid && group->gid == gid && group->cpu == cpu)
+	if (group->name == name && group->cpu == cpu)
 		return true;
 	__sync_fetch_and_sub(&group->members, 1);
 	return false;
 }
 
 /* A new group, in @unused; 0 where another one was faster. */
-static u32 make_group(u32 unused, u32 uid, u32 gid, s32 cpu)
+static u32 make_group(u32 unused, u64 name, s32 cpu)
 {
 	struct coop_group *group = group_of(unused);
 
 	if (!unused || !group || __sync_val_compare_and_swap(&group->members, 0, GROUP_IN_THE_MAKING | 1))
 		return 0;
-	group->uid = uid;
-	group->gid = gid;
+	group->name = name;
 	group->cpu = cpu;
 	__sync_fetch_and_and(&group->members, ~GROUP_IN_THE_MAKING);
 	return unused;
 }
 
 /*
- * Become a member of the group that user @uid calls @gid on @cpu, a new one if need be. Its number; 0 where there is no room, or where two come at
- * once: the next call tries again.
+ * Become a member of the group @name on @cpu, a new one if need be. Its number; 0 where there is no room, or where two come at once: the next call
+ * tries again.
  */
-static u32 find_group(u32 uid, u32 gid, s32 cpu)
+static u32 find_group(u64 name, s32 cpu)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
 	struct coop_group *group;
@@ -127,25 +129,46 @@ static u32 find_group(u32 uid, u32 gid, s32 cpu)
 		group = group_of(number);
 		if (!group)
 			break;
-		if (enter_group(group, uid, gid, cpu))
+		if (enter_group(group, name, cpu))
 			return number;
 		if (!group->members)
 			cctx->unused_group = number;
-		else if (group->uid == uid)
+		else if (group->name >> LL_GROUP_UID_SHIFT == name >> LL_GROUP_UID_SHIFT)
 			cctx->groups_of_user++;
 	}
-	return cctx->groups_of_user < COOP_MAX_GROUPS_OF_USER ? make_group(cctx->unused_group, uid, gid, cpu) : 0;
+	return cctx->groups_of_user < COOP_MAX_GROUPS_OF_USER ? make_group(cctx->unused_group, name, cpu) : 0;
 }
 
-/* @p's group is the one that its user calls @gid from now on. */
-static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 gid)
+/* Has @tctx, of some group and with page @number, entered it before its consents changed for the last time? */
+static bool is_consent_old(const struct task_ctx *tctx, u32 number)
 {
+	return tctx->coop.consents != consents_now(number);
+}
+
+/* The group of @p, whose page is @number, is the one that it calls @gid from now on; 0: none. */
+static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 number, u32 gid)
+{
+	struct coop_group *group = group_of(tctx->coop.group);
+	u32 barrier;
+	u64 name;
+
+	tctx->coop.consents = consents_now(number);
+	/* What is read of consents from here on is no older than that: an atomic whose value is used is a barrier. */
+	barrier = __sync_fetch_and_add(&coop_grouped, 0);
+	barrier_var(barrier);
+	name = group_name(p, number, gid);
+	if (gid && tctx->coop.group && group && group->name == name) {
+		tctx->coop.gid = gid;
+		return;
+	}
 	leave_group(tctx);
 	if (gid)
-		tctx->coop.group = find_group(BPF_CORE_READ(p, cred, uid.val), gid, tctx->coop.home);
-	if (tctx->coop.group)
-		__sync_fetch_and_add(&coop_grouped, 1);
-	tctx->coop.gid = tctx->coop.group ? gid : 0;
+		tctx->coop.group = find_group(name, tctx->coop.home);
+	if (!tctx->coop.group)
+		return;
+	__sync_fetch_and_add(&coop_grouped, 1);
+	tctx->coop.gid = gid;
+	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != BPF_CORE_READ(p, cred, euid.val);
 }
 
 /* @one and @other, both of @cpu and @class, change places in the order of virtual time. */

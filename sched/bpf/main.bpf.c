@@ -56,6 +56,7 @@ enum { AT_ONCE_NS = 1000 };
 #include "queue.bpf.h"
 #include "share.bpf.h"
 #include "release.bpf.h"
+#include "page.bpf.h"
 #include "group.bpf.h"
 #include "coop.bpf.h"
 #include "login.bpf.h"

@@ -41,6 +41,8 @@ struct coop_ctx {
 	u32 gid;		/* its group's name; 0: it has none */
 	u32 group;		/* and that group's number; 0: none */
 	u32 waits_in_group;	/* it is in the group's queue */
+	u32 is_guest;		/* the group is another user's */
+	u64 consents;		/* how often consents had changed when it entered the group */
 };
 
 /* What is known of a task's part in its process's reservation (reserve.bpf.h). */

@@ -193,7 +193,7 @@ static void enqueue_coop(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 	s32 cpu = home_of(p, tctx);
 
 	enqueue_in_class(p, tctx, cpu, enq_flags);
-	submit_coop(tctx, cpu);
+	submit_coop(p, tctx, cpu);
 	announce_release(tctx, cpu, cpu_ctx_of(cpu));
 	if (cpu != scx_bpf_task_cpu(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

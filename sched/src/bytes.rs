@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Values of the boundary as bytes and back. The only unsafe code of this crate.
+//! Values of the boundary as bytes and back. With the mapped map of `consents`, the only unsafe code of this crate.
 
 use std::mem;
 use std::slice;
@@ -40,6 +40,9 @@ unsafe impl Plain for ll_cpu_load {}
 unsafe impl Plain for ll_identify_args {}
 // SAFETY: as above.
 unsafe impl Plain for ll_reserve_args {}
+#[cfg(test)]
+// SAFETY: as above.
+unsafe impl Plain for limelight_abi::sched::ll_consents {}
 // SAFETY: a struct of fixed-width integers without holes, whose size `coop_abi.h` asserts.
 unsafe impl Plain for coop_header {}
 

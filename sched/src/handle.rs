@@ -187,7 +187,8 @@ impl<'obj> Scheduler<'obj> {
     pub fn coop_pages(&self) -> Result<CoopPages> {
         let maps = &self.skel.maps;
         let share = |map| MapHandle::try_from(map).context("cannot share the maps of cooperative pages");
-        CoopPages::new(share(&maps.coop_pages)?, share(&maps.coop_numbers)?, share(&maps.coop_owners)?)
+        let consents = share(&maps.coop_consents)?;
+        CoopPages::new(share(&maps.coop_pages)?, share(&maps.coop_numbers)?, share(&maps.coop_owners)?, &consents)
     }
 
     /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.

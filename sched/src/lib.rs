@@ -3,11 +3,13 @@
 
 mod bytes;
 mod config;
+mod consents;
 mod handle;
 mod pages;
 mod reserve;
 
 pub use config::{Policy, Settings};
+pub use consents::Consent;
 pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, has_server};
 pub use libbpf_rs::OpenObject;
 pub use pages::{CoopPage, CoopPages, try_page};

@@ -3,6 +3,7 @@
 //!
 //! A page is an array map of its own, which a process without any right can map because it was handed its descriptor. It stands under a number
 //! in the map `coop_pages`, and the scheduler finds the number under the process's own in the map `coop_numbers`. Nobody but the daemon writes these maps.
+//! By the same number it finds the groups of other users that the process may use (`consents`).
 //!
 //! To bind a page to a process and to unbind it takes microseconds, to enter pages takes long: a change of a map of maps waits until no program can
 //! still see what was there before, an RCU grace period. That is milliseconds, tens of them under load, and seconds where a reader of RCU is preempted by
@@ -21,6 +22,7 @@ use limelight_abi::coop::{
 };
 
 use crate::bytes;
+use crate::consents::{Consent, Consents};
 
 /// What each page begins with.
 const HEADER: coop_header = coop_header {
@@ -43,6 +45,8 @@ pub struct CoopPages {
     numbers: MapHandle,
     /// Thread group ids by number; 0: nobody's.
     owners: MapHandle,
+    /// Groups of other users, by number.
+    consents: Consents,
     /// What stands under a number whose page was taken out. A program that had read the number may write an answer there, and nobody ever reads it.
     nobodys: MapHandle,
 }
@@ -59,8 +63,8 @@ pub struct CoopPage {
 }
 
 impl CoopPages {
-    pub(crate) fn new(pages: MapHandle, numbers: MapHandle, owners: MapHandle) -> Result<Self> {
-        Ok(Self { pages, numbers, owners, nobodys: blank_page()? })
+    pub(crate) fn new(pages: MapHandle, numbers: MapHandle, owners: MapHandle, consents: &MapHandle) -> Result<Self> {
+        Ok(Self { pages, numbers, owners, consents: Consents::new(consents)?, nobodys: blank_page()? })
     }
 
     /// Take out the pages under the numbers `retired`, which must be unbound, and enter new ones under the numbers `blank`. Waits for one RCU grace period,
@@ -110,11 +114,19 @@ impl CoopPages {
         bound.with_context(|| format!("cannot enter the page of process {tgid}"))
     }
 
-    /// Let the scheduler find page `number` under `tgid` no more, which it was bound to. Does not wait: the page stays under its number for [`Self::replace`].
+    /// Let the scheduler find page `number` under `tgid` no more, which it was bound to, nor any consent of its process's. Does not wait: the page stays under
+    /// its number for [`Self::replace`].
     pub fn unbind(&self, tgid: u32, number: u32) {
         // Neither fails where it was bound.
         let _ = self.own(number, NOBODY);
         let _ = self.numbers.delete(&tgid.to_ne_bytes());
+        self.consents.clear(number);
+    }
+
+    /// Of the groups of other users that the process with page `number` may use, the one at `place` (below `LL_MAX_CONSENTS`) is `consent` from now on, or
+    /// none. Its threads learn of it at their next call.
+    pub fn consent(&self, number: u32, place: usize, consent: Option<Consent>) {
+        self.consents.set(number, place, consent);
     }
 
     fn own(&self, number: u32, tgid: u32) -> libbpf_rs::Result<()> {
@@ -170,7 +182,8 @@ mod tests {
         let options = bpf_map_create_opts { inner_map_fd: like.as_fd().as_raw_fd() as u32, ..plain };
         let numbers = map(MapType::Hash, room, &plain);
         let owners = map(MapType::Array, room, &plain);
-        Some(CoopPages::new(map(MapType::ArrayOfMaps, room, &options), numbers, owners).unwrap())
+        let consents = crate::consents::tests::map(room).unwrap();
+        Some(CoopPages::new(map(MapType::ArrayOfMaps, room, &options), numbers, owners, &consents).unwrap())
     }
 
     /// The kernel's number of the page that the scheduler would find under `tgid`: as page_of() of coop.bpf.h.
@@ -199,6 +212,19 @@ mod tests {
         assert_eq!((found(&pages, 100), found(&pages, 101)), (None, Some(made[1].id)));
         pages.bind(100, 0).unwrap();
         assert_eq!(found(&pages, 100), Some(made[0].id));
+    }
+
+    /// What a process may use of other users ends with its page: the next one under its number has no consent, and finds another count.
+    #[test]
+    fn a_consent_ends_with_its_page() {
+        let (Some(pages), Some(map)) = (pages(2), crate::consents::tests::map(2)) else { return };
+        let pages = CoopPages { consents: Consents::new(&map).unwrap(), ..pages };
+        pages.replace(&[], &[0, 1]).unwrap();
+        pages.bind(100, 1).unwrap();
+        pages.consent(1, 0, Some(Consent { gid: 5, owner: 1000, group: 7 }));
+        pages.unbind(100, 1);
+        let seen = crate::consents::tests::read(&map, 1);
+        assert_eq!((seen.of[0].gid, seen.changes), (0, 2));
     }
 
     /// A number whose page was taken out has nobody's, and then a new one. There is an end to numbers.
