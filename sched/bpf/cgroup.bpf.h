@@ -142,6 +142,13 @@ static u64 cgroup_scale(u32 slot, u32 class, u64 now)
 	return scale;
 }
 
+/* The same as of now: to be compared with another one's, which the cache may have of another time. */
+static u64 fresh_cgroup_scale(u32 slot, u32 class, u64 now)
+{
+	cgroup_ctx_of(slot)->scale_at_ns[class_index(class)] = 0;
+	return cgroup_scale(slot, class, now);
+}
+
 /*
  * A slot that nobody uses, or 0. The one that was left longest ago: on some kernels a cgroup goes before the last of its tasks
  * has done so, which is still counted in its slot.

@@ -185,11 +185,20 @@ static void swap_vtimes(struct task_ctx *one, struct task_ctx *other, s32 cpu, u
 	other->vtime = vtime;
 }
 
+/* Do the cgroups of @one and @other make the same of a weight now? Two users' are never the same one. */
+static bool scale_the_same(const struct task_ctx *one, const struct task_ctx *other)
+{
+	u64 now = scx_bpf_now();
+
+	return one->cgroup_slot == other->cgroup_slot ||
+	       fresh_cgroup_scale(one->cgroup_slot, one->class, now) == fresh_cgroup_scale(other->cgroup_slot, other->class, now);
+}
+
 /* Does the place of @one in the order of virtual time cost @other the same? Else a group would be a way to get more than its weights. */
 static bool weigh_the_same(const struct task_struct *one, const struct task_ctx *of_one, const struct task_struct *other,
 			   const struct task_ctx *of_other)
 {
-	return one->scx.weight == other->scx.weight && of_one->weight_pm == of_other->weight_pm && of_one->cgroup_slot == of_other->cgroup_slot;
+	return one->scx.weight == other->scx.weight && of_one->weight_pm == of_other->weight_pm && scale_the_same(of_one, of_other);
 }
 
 /* Have the most important of @first's group run here in its place, if that is another one. */
