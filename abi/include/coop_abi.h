@@ -36,8 +36,8 @@
  *     thread_pid->numbers[thread_pid->level].nr; remember its index, let go of it where that slot's `tid` has become another
  *     or the task has another pid (exec), and set it to 0 when the task exits.
  *  5. Any release is legal: one in the past is due, one in a million years never comes. Any user virtual time and any group
- *     is legal, too. A group is named within a user: the pair (user id of the process, gid) names one, so that who is of the
- *     same user has its owner's consent, and nobody else can join.
+ *     is legal, too. A group is named within a user: the pair (effective user id of the process, gid) names one, so that who is
+ *     of the same user has its owner's consent. Who is of another needs a token (struct coop_ask).
  *  6. A thread may stay in COOP_STATE_SLEEPS while it runs, if it sleeps in somebody else's loop (coop_get_fd): it sleeps
  *     cooperatively wherever it next blocks, with the release that stands in the slot then, and so again and again on one call.
  */
@@ -51,8 +51,11 @@ typedef unsigned long long u64;
 typedef int s32;
 #endif
 
-/* Where the daemon listens: AF_UNIX, SOCK_SEQPACKET. One question, one answer; the connection then stays open, and its end
- * tells either side that the other one has gone. */
+/*
+ * Where the daemon listens: AF_UNIX, SOCK_SEQPACKET. A hello is answered by a welcome; the connection then stays open, and its
+ * end tells either side that the other one has gone. What else is asked on it, after the welcome, is about groups of several
+ * users.
+ */
 #define COOP_SOCKET_PATH "/run/limelight/coop.sock"
 
 enum coop_abi_limits {
@@ -62,6 +65,7 @@ enum coop_abi_limits {
 	COOP_MAX_SLOTS = 255,		/* more than that no client believes; 31 fill one page of 4096 bytes */
 	COOP_PAGE_CELLS = 256,		/* cells of every page that limelight hands out: the header and COOP_MAX_SLOTS */
 	COOP_MAX_PAGES = 1024,		/* processes that can have a page at once: 32 MiB of pages */
+	COOP_ABI_TOKEN_BYTES = 16,
 };
 
 /* No release, no best-effort event, no other thread: later than every time, and less important than everything. */
@@ -83,6 +87,39 @@ struct coop_welcome {
 	u32 version;		/* COOP_ABI_VERSION of the daemon */
 	s32 error;		/* 0, or -errno: -EPROTONOSUPPORT (version), -EDQUOT (too many of this user), -ENOSPC (in all), -EAGAIN */
 	u32 slots;		/* slots of the page, 1..COOP_MAX_SLOTS */
+};
+
+/*
+ * Consent of a group's owner to others' being in it is a token: bytes that nobody can guess, by which the daemon knows the group.
+ * Bytes and not a descriptor, so that the daemon need not take descriptors from anybody, and a program passes it on by whatever
+ * they already speak. Whoever has it can join, so it is passed on as a password is. It ends with the page of the process that
+ * asked for it, or when that says so; then all who joined by it are out.
+ */
+enum coop_question {
+	COOP_ASKS_TOKEN = 1,	/* a token for group `gid` of this user; the same one again, where this process has one */
+	COOP_ASKS_WITHDRAWAL = 2,	/* that token is good no more */
+	COOP_ASKS_TO_JOIN = 3,	/* what this process calls `gid` is the group that the token is for, in place of its own user's */
+	COOP_ASKS_TO_LEAVE = 4,	/* it is its own user's again */
+};
+
+/* Client to daemon, who has a page. A daemon that knows no such question hangs up. */
+struct coop_ask {
+	u32 magic;		/* COOP_ABI_MAGIC */
+	u32 version;		/* COOP_ABI_VERSION of the client */
+	u32 question;		/* enum coop_question */
+	u32 gid;		/* not 0 */
+	u64 number;		/* which question this is; comes back with the answer */
+	u8 token[COOP_ABI_TOKEN_BYTES];	/* COOP_ASKS_TO_JOIN: the one that is handed in */
+};
+
+/* Daemon to client. */
+struct coop_reply {
+	u32 magic;		/* COOP_ABI_MAGIC */
+	u32 version;		/* COOP_ABI_VERSION of the daemon */
+	s32 error;		/* 0, or -errno: see coop_share_group(3), coop_join_group(3) */
+	u32 reserved;
+	u64 number;		/* of the question */
+	u8 token[COOP_ABI_TOKEN_BYTES];	/* COOP_ASKS_TOKEN: it */
 };
 
 /* Cell 0. Written by the daemon before it hands out the page; nobody but the client ever reads it. */
@@ -139,6 +176,8 @@ struct coop_slot {
 
 _Static_assert(sizeof(struct coop_hello) == 16, "struct coop_hello crosses the boundary");
 _Static_assert(sizeof(struct coop_welcome) == 16, "struct coop_welcome crosses the boundary");
+_Static_assert(sizeof(struct coop_ask) == 40, "struct coop_ask crosses the boundary");
+_Static_assert(sizeof(struct coop_reply) == 40, "struct coop_reply crosses the boundary");
 _Static_assert(sizeof(struct coop_header) == COOP_CELL_BYTES, "struct coop_header is a cell");
 _Static_assert(sizeof(struct coop_request) == 64, "struct coop_request is a cache line");
 _Static_assert(sizeof(struct coop_answer) == 64, "struct coop_answer is a cache line");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pages for cooperative processes (libcoop): who asks at [`COOP_SOCKET_PATH`] is handed memory that it shares with the scheduler (`coop_abi.h`).
 //!
-//! A thread of its own serves there ([`serve`]), because anybody may come, as often as they like; what it decides is in [`door`]. It hands out pages that
+//! A thread of its own serves there ([`serve`]), because anybody may come, as often as they like; what it decides is in [`door`], and in [`consent`] for groups of
+//! several users. It hands out pages that
 //! are in the scheduler's map already ([`pool`]): to enter one the kernel waits for every reader of RCU, seconds where one of them is preempted on a loaded
 //! machine, and another thread waits for that. They serve for one loaded scheduler: with the next one the socket is made anew, all
 //! connections end, and libcoop asks again. Where they cannot be started the daemon does without, and says so.
@@ -15,6 +16,7 @@
 //! again every second. Who has a page does not notice. And a crowd: of more processes than [`pool::READY`] at once the others wait for a grace period.
 
 mod client;
+mod consent;
 mod door;
 #[cfg(test)]
 pub mod fake;
@@ -30,7 +32,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use limelight_abi::coop::{COOP_MAX_PAGES, COOP_SOCKET_PATH};
-use limelight_sched::CoopPages;
+use limelight_sched::{Consent, CoopPages};
 use log::{info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -89,6 +91,8 @@ pub trait Mechanism: Send + Sync + 'static {
     fn bind(&self, pid: u32, number: u32) -> Result<()>;
     /// See [`CoopPages::unbind`].
     fn unbind(&self, pid: u32, number: u32);
+    /// See [`CoopPages::consent`].
+    fn consent(&self, number: u32, place: usize, consent: Option<Consent>);
     /// See [`CoopPages::is_held`].
     fn is_held(&self, id: u32) -> bool;
     /// The user whose rights a process has now.
@@ -107,6 +111,10 @@ impl Mechanism for CoopPages {
 
     fn unbind(&self, pid: u32, number: u32) {
         CoopPages::unbind(self, pid, number);
+    }
+
+    fn consent(&self, number: u32, place: usize, consent: Option<Consent>) {
+        CoopPages::consent(self, number, place, consent);
     }
 
     fn is_held(&self, id: u32) -> bool {

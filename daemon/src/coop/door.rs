@@ -19,6 +19,8 @@ use std::time::Duration;
 use limelight_abi::coop::{COOP_ABI_MAGIC, COOP_ABI_VERSION, coop_hello};
 use nix::errno::Errno;
 
+use super::consent::Ask;
+
 /// Connections of one user that have no page yet, and of all users. A login starts some programs at once; what is beyond is closed, and libcoop
 /// comes again after a second.
 pub const MAX_NEWCOMERS_PER_USER: usize = 32;
@@ -30,6 +32,10 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Pages that one user but root is given in a second. Fewer than are ready ([`super::pool::READY`]): who takes all that they can leaves some for others, unless a
 /// grace period takes longer than a second. The newcomers of a full login have theirs after 3.2 s, before libcoop gives up at 5 s.
 pub const MAX_GIVEN_PER_SECOND: u32 = 10;
+
+/// What a client with a page may ask in a second: all that it can have, groups of its own and of others. Who asks more floods us, and is closed: of one user all
+/// take 4 % of a CPU at most.
+pub const MAX_ASKED_PER_SECOND: u32 = 64;
 
 /// A connection. Never used for another one.
 pub type ClientId = u64;
@@ -59,6 +65,8 @@ pub struct Limits {
 pub enum Verdict {
     /// It waits for its turn.
     Wait,
+    /// It has a page, and is to be answered.
+    Answer(Peer, Ask),
     /// It is told why not, and closed.
     Refuse(Errno),
     /// No client of ours says this: not worth an answer.
@@ -106,6 +114,8 @@ pub struct Door {
     kept: BTreeMap<u32, u32>,
     /// Pages given to each user in the second that began at `counted_since`.
     given: BTreeMap<u32, u32>,
+    /// And questions of each client.
+    asked: BTreeMap<ClientId, u32>,
     counted_since: Duration,
     refused: u64,
 }
@@ -120,6 +130,7 @@ impl Door {
             pages: BTreeMap::new(),
             kept: BTreeMap::new(),
             given: BTreeMap::new(),
+            asked: BTreeMap::new(),
             counted_since: Duration::ZERO,
             refused: 0,
         }
@@ -140,8 +151,13 @@ impl Door {
 
     /// A client has sent `packet`.
     pub fn hear(&mut self, id: ClientId, packet: &[u8]) -> Verdict {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| client.stage == Stage::Silent) else {
-            return Verdict::Close;
+        let client = match self.clients.get_mut(&id) {
+            Some(client) if client.stage == Stage::Silent => client,
+            Some(client) if client.stage == Stage::Served => {
+                let peer = client.peer;
+                return self.hear_ask(id, peer, packet);
+            }
+            _ => return Verdict::Close,
         };
         let magic = word(packet, offset_of!(coop_hello, magic));
         let version = word(packet, offset_of!(coop_hello, version));
@@ -159,10 +175,21 @@ impl Door {
         }
     }
 
+    /// A client that has a page has sent `packet`.
+    fn hear_ask(&mut self, id: ClientId, peer: Peer, packet: &[u8]) -> Verdict {
+        let asked = self.asked.entry(id).or_insert(0);
+        *asked += 1;
+        match Ask::read(packet) {
+            Some(ask) if *asked <= MAX_ASKED_PER_SECOND => Verdict::Answer(peer, ask),
+            _ => Verdict::Close,
+        }
+    }
+
     /// Whose turn it is, if anybody's: who has asked first, of the user who was given least in this second.
     pub fn next(&mut self, now: Duration) -> Option<(ClientId, Peer)> {
         if now.saturating_sub(self.counted_since) >= Duration::from_secs(1) {
             self.given.clear();
+            self.asked.clear();
             self.counted_since = now;
         }
         let given = |client: &Client| self.given.get(&client.peer.uid).copied().unwrap_or(0);
@@ -267,7 +294,7 @@ impl Door {
 }
 
 /// The number at `offset` of a packet, if it is that long.
-fn word(packet: &[u8], offset: usize) -> Option<u32> {
+pub(super) fn word(packet: &[u8], offset: usize) -> Option<u32> {
     let bytes = packet.get(offset..offset + size_of::<u32>())?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }
@@ -437,6 +464,25 @@ mod tests {
         assert_eq!(door.hear(served, &right()), Verdict::Close);
         assert_eq!(door.hear(999, &right()), Verdict::Close, "nobody");
         assert_eq!(door.refused(), 0);
+    }
+
+    /// Who has a page asks, and is answered, up to so many times a second, each client by itself; who has none is not, nor nonsense.
+    #[test]
+    fn who_has_a_page_may_ask() {
+        let mut door = door(4, 100);
+        let mut ask = hello(&[COOP_ABI_MAGIC, COOP_ABI_VERSION, 3, 5, 9]);
+        ask.resize(40, 0);
+        for before in [door.admit(peer(1, 1000), NOW).unwrap(), self::ask(&mut door, peer(1, 1000))] {
+            assert_eq!(door.hear(before, &ask), Verdict::Close);
+        }
+        let (one, other) = (serve(&mut door, peer(2, 1000)).unwrap(), serve(&mut door, peer(3, 1000)).unwrap());
+        let answers = |verdict: Verdict| matches!(verdict, Verdict::Answer(..));
+        assert!((0..MAX_ASKED_PER_SECOND).all(|_| answers(door.hear(one, &ask))));
+        assert_eq!(door.hear(one, &ask), Verdict::Close);
+        assert!(answers(door.hear(other, &ask)));
+        door.next(NOW + Duration::from_secs(1));
+        assert!(answers(door.hear(one, &ask)));
+        assert_eq!(door.hear(other, &ask[..39]), Verdict::Close);
     }
 
     /// Who connects and says nothing is to be closed after 5 s; who has a page may be silent for ever.

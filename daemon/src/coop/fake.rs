@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use anyhow::{Result, bail};
 use limelight_abi::coop::{COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_CELL_BYTES, COOP_MAX_SLOTS, COOP_PAGE_CELLS};
+use limelight_sched::Consent;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -40,6 +41,8 @@ struct Entered {
     pages: BTreeMap<u32, Option<OwnedFd>>,
     /// Numbers by process.
     bound: BTreeMap<u32, u32>,
+    /// Groups of others, by number and place.
+    consents: BTreeMap<(u32, usize), Consent>,
     /// Numbers whose page was somebody's.
     used: BTreeSet<u32>,
 }
@@ -63,6 +66,13 @@ impl Pages {
         let mut cell = vec![0; COOP_CELL_BYTES as usize];
         page.read_exact_at(&mut cell, u64::from(index * COOP_CELL_BYTES)).unwrap();
         Some(cell)
+    }
+
+    /// The groups of others that a process may use.
+    pub fn consents(&self, pid: u32) -> Vec<Consent> {
+        let entered = self.0.entered.lock().unwrap();
+        let number = entered.bound.get(&pid);
+        entered.consents.iter().filter(|((of, _), _)| Some(of) == number).map(|(_, consent)| *consent).collect()
     }
 
     /// How many have been given to a process.
@@ -138,8 +148,18 @@ impl Mechanism for Pages {
     }
 
     fn unbind(&self, pid: u32, number: u32) {
-        let was = self.0.entered.lock().unwrap().bound.remove(&pid);
-        assert_eq!(was, Some(number), "of process {pid}");
+        let mut entered = self.0.entered.lock().unwrap();
+        assert_eq!(entered.bound.remove(&pid), Some(number), "of process {pid}");
+        entered.consents.retain(|(of, _), _| *of != number);
+    }
+
+    fn consent(&self, number: u32, place: usize, consent: Option<Consent>) {
+        let mut entered = self.0.entered.lock().unwrap();
+        assert!(entered.bound.values().any(|bound| *bound == number), "page {number} is nobody's");
+        match consent {
+            Some(consent) => entered.consents.insert((number, place), consent),
+            None => entered.consents.remove(&(number, place)),
+        };
     }
 
     fn is_held(&self, id: u32) -> bool {

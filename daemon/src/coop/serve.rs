@@ -30,10 +30,11 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, recvmsg,
-    sendmsg, socket,
+    send, sendmsg, socket,
 };
 use nix::sys::stat::fstat;
 
+use super::consent::{Ask, Change, Consents, Token};
 use super::door::{ClientId, Door, Peer, Turn, Verdict};
 use super::pool::{Batch, Pool, Taken};
 use super::{Mechanism, Page, Shared, users};
@@ -80,6 +81,7 @@ pub struct Server<M> {
     connections: BTreeMap<ClientId, Connection>,
     /// The pages, by process, to be handed out again.
     pages: BTreeMap<u32, Page>,
+    consents: Consents,
     shared: Shared,
     started: Instant,
     ticked: Instant,
@@ -128,6 +130,7 @@ impl<M: Mechanism> Server<M> {
             _end: end,
             connections: BTreeMap::new(),
             pages: BTreeMap::new(),
+            consents: Consents::default(),
             shared,
             started: now,
             ticked: now,
@@ -208,6 +211,11 @@ impl<M: Mechanism> Server<M> {
         for (id, packet) in found.said {
             match self.door.hear(id, &packet) {
                 Verdict::Wait => {}
+                Verdict::Answer(peer, ask) => {
+                    if !self.answer_ask(id, &peer, &ask) {
+                        gone.push(id);
+                    }
+                }
                 Verdict::Refuse(errno) => self.refuse(id, errno),
                 Verdict::Close => gone.push(id),
             }
@@ -253,6 +261,31 @@ impl<M: Mechanism> Server<M> {
             if let Some(page) = self.pages.remove(&pid) {
                 self.mechanism.unbind(pid, page.number);
                 self.pool.retire(&page);
+            }
+            let changes = self.consents.end(pid);
+            self.change(&changes);
+        }
+    }
+
+    /// What a client with a page asks about groups of several users. False: it is to be closed.
+    fn answer_ask(&mut self, id: ClientId, peer: &Peer, ask: &Ask) -> bool {
+        if !self.is_still(id, peer) {
+            return false;
+        }
+        let (answer, changes) = self.consents.ask(peer, ask, fresh_token);
+        self.change(&changes);
+        // A client that does not read has no room left for it in the end, and need not be waited for.
+        self.connections.get(&id).is_some_and(|client| {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            send(client.socket.as_raw_fd(), &ask.reply(answer), flags).is_ok()
+        })
+    }
+
+    /// Have the scheduler know who may use whose group.
+    fn change(&self, changes: &[Change]) {
+        for change in changes {
+            if let Some(page) = self.pages.get(&change.pid) {
+                self.mechanism.consent(page.number, change.place, change.consent);
             }
         }
     }
@@ -399,7 +432,7 @@ fn listen_at(path: &Path) -> Result<UnixListener> {
 
 /// The next packet; an error where there is none, or never will be.
 fn receive(socket: &OwnedFd) -> Result<Vec<u8>, ErrorKind> {
-    // Longer than any hello.
+    // Longer than any hello, and any question.
     let mut packet = [0; 64];
     let mut parts = [IoSliceMut::new(&mut packet)];
     // Without room for descriptors: the kernel closes those that come along, and says so.
@@ -428,6 +461,15 @@ fn answer(socket: &OwnedFd, error: i32, page: Option<&OwnedFd>) -> Result<(), Er
     let descriptors: Vec<ControlMessage<'_>> = page.iter().map(|page| ControlMessage::ScmRights(page)).collect();
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&welcome)], &descriptors, flags, None).map(drop)
+}
+
+/// Random bytes of the kernel's, which nobody can guess. It never waits: early in a boot there may be none.
+fn fresh_token() -> Result<Token, Errno> {
+    let mut token = [0; size_of::<Token>()];
+    // SAFETY: it writes so many bytes there.
+    let got = unsafe { nix::libc::getrandom(token.as_mut_ptr().cast(), token.len(), nix::libc::GRND_NONBLOCK) };
+    // So few come all at once.
+    if usize::try_from(got) == Ok(token.len()) { Ok(Token::from_ne_bytes(token)) } else { Err(Errno::EAGAIN) }
 }
 
 fn has_ended(process: &OwnedFd) -> bool {

@@ -8,7 +8,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use limelight_abi::coop::{COOP_MAX_SLOTS, coop_slot};
+use limelight_abi::coop::{
+    COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_ASKS_TO_JOIN, COOP_ASKS_TO_LEAVE, COOP_ASKS_TOKEN, COOP_MAX_SLOTS, coop_slot,
+};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tempfile::TempDir;
 
@@ -293,6 +295,73 @@ fn a_program_that_executes_another_gets_a_new_page() {
     daemon.wait_for(&[]);
 }
 
+/// A question about a group, with the token that `hex` is.
+fn question(of: u32, gid: u32, hex: &str) -> Vec<u8> {
+    let mut packet = [COOP_ABI_MAGIC, COOP_ABI_VERSION, of, gid, 77, 0].map(u32::to_ne_bytes).concat();
+    packet.extend((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()));
+    packet.resize(40, 0);
+    packet
+}
+
+/// What the answer to it is: 0 or -errno.
+fn answer_to(connection: &mut UnixStream, packet: &[u8]) -> i32 {
+    let mut reply = [0; 64];
+    connection.write_all(packet).unwrap();
+    assert_eq!(connection.read(&mut reply).unwrap(), 40);
+    assert_eq!(reply[16..24], 77_u64.to_ne_bytes());
+    i32::from_ne_bytes(reply[8..12].try_into().unwrap())
+}
+
+/// A process passes on a token, and who hands it in is in its group, whoever it is, until that process ends; who hands in another one is not. Its page stays.
+#[test]
+fn a_token_is_good_as_long_as_its_process() {
+    let daemon = Daemon::start();
+    let asks = "import os\ns.send(struct.pack('=4IQ16x', 0x706f6f63, 1, 1, 7, 77))\nprint(s.recv(64)[24:].hex(), flush=True)\nsys.stdin.read()";
+    let mut owner = python(&daemon, asks);
+    let mut hex = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(owner.stdout.take().unwrap()), &mut hex).unwrap();
+    let hex = hex.trim();
+    assert!(hex.len() == 32 && hex != "0".repeat(32), "{hex}");
+    let mut mine = daemon.ask().unwrap().connection;
+    let other = if hex.starts_with('0') { hex.replacen('0', "1", 1) } else { hex.replacen(&hex[..1], "0", 1) };
+    assert_eq!(answer_to(&mut mine, &question(COOP_ASKS_TO_JOIN, 5, &other)), -nix::libc::EACCES);
+    assert!(daemon.pages.consents(me()).is_empty());
+    assert_eq!(answer_to(&mut mine, &question(COOP_ASKS_TO_JOIN, 5, hex)), 0);
+    let uid = nix::unistd::getuid().as_raw();
+    assert_eq!(daemon.pages.consents(me()), [Consent { gid: 5, owner: uid, group: 7 }]);
+    assert_eq!(answer_to(&mut mine, &question(COOP_ASKS_TO_LEAVE, 5, "")), 0);
+    assert!(daemon.pages.consents(me()).is_empty());
+    assert_eq!(answer_to(&mut mine, &question(COOP_ASKS_TO_JOIN, 6, hex)), 0);
+    drop(owner.stdin.take());
+    owner.wait().unwrap();
+    until("it is still in the group", || daemon.pages.consents(me()).is_empty());
+    assert_eq!(answer_to(&mut mine, &question(COOP_ASKS_TO_JOIN, 6, hex)), -nix::libc::EACCES);
+    assert_eq!(daemon.pages.pids(), [me()]);
+}
+
+/// Who asks without end, or does not read the answers, is closed, and others are served.
+#[test]
+fn who_asks_without_end_is_closed() {
+    let daemon = Daemon::start();
+    let mut flood = daemon.ask().unwrap().connection;
+    let packet = question(COOP_ASKS_TO_LEAVE, 5, "");
+    let asked = (0..10_000).take_while(|_| flood.write_all(&packet).is_ok()).count();
+    assert!(asked >= door::MAX_ASKED_PER_SECOND as usize, "after {asked}");
+    let flood = std::cell::RefCell::new(flood);
+    until("it is still asking", || flood.borrow_mut().write_all(&packet).is_err());
+    daemon.still_serves();
+}
+
+/// A process that has become another user is not answered, nor is one that has passed its connection on and ended: what it asks would be in that user's name.
+#[test]
+fn who_is_another_user_is_not_answered() {
+    let daemon = Daemon::start();
+    let mut mine = daemon.ask().unwrap().connection;
+    daemon.pages.become_user(me(), 12345);
+    mine.write_all(&question(COOP_ASKS_TOKEN, 5, "")).unwrap();
+    assert!(is_closed(&mine));
+}
+
 /// A Python program that asks for a page, as libcoop does, and then does `rest`.
 fn python(daemon: &Daemon, rest: &str) -> Child {
     let ask = "import socket, struct, sys, time\n\
@@ -303,7 +372,7 @@ fn python(daemon: &Daemon, rest: &str) -> Child {
     let program = format!("{ask}ASK, PATH = {ask:?}, sys.argv[1]\n{rest}");
     let mut command = Command::new("python3");
     command.arg("-c").arg(program).arg(daemon.path());
-    command.stdin(Stdio::piped()).spawn().unwrap()
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 /// When the scheduler goes all connections end, so that clients ask the next one, and nobody listens; the socket of one that was killed is replaced, and
