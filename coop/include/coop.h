@@ -38,6 +38,14 @@ extern "C" {
 /* The group of a thread that shares with nobody. */
 #define COOP_GROUP_SELF 0u
 
+/* Bytes of a token. */
+#define COOP_TOKEN_BYTES 16u
+
+/* Consent to be in a group (coop_share_group()): whoever has it can join, so it is passed on as a password is. */
+struct coop_token {
+	unsigned char bytes[16];
+};
+
 /* A thread's application scheduler (section 2.1). */
 struct coop;
 struct coop_event;
@@ -96,9 +104,41 @@ COOP_PUBLIC int coop_free(struct coop *coop);
 
 /*
  * The group in which this thread's CPU time is pooled, and divided by user_virtual_time (section 3.1). Groups are named
- * within a user; COOP_GROUP_SELF is the default. Counts from the next call of the scheduler on.
+ * within a user (but see coop_join_group()); COOP_GROUP_SELF is the default. Counts from the next call of the scheduler on.
  */
 COOP_PUBLIC int coop_set_group(struct coop *coop, uint32_t gid);
+
+/*
+ * Lets other users' processes into this user's group gid: those to which this process passes the token on, by a pipe or a socket,
+ * say. It is good until coop_unshare_group(), the process's end or limelight's; the next call gives the same one. Like the three
+ * below it is any thread's to call, and asks limelight, for at most a second.
+ * -EINVAL: no token, or COOP_GROUP_SELF; -EBUSY: gid is another user's group here (coop_join_group()); -EDQUOT, -ENOSPC: too many
+ * tokens of this user, of all; -EAGAIN: the system has no random numbers yet; -ENOTCONN: limelight is not here, or has no page
+ * for this process; -ECONNRESET: it has just gone, or is older than this call; -ETIMEDOUT: there was no answer, and it may be done
+ * or not; -EPROTO: it made no sense.
+ */
+COOP_PUBLIC int coop_share_group(uint32_t gid, struct coop_token *token);
+
+/*
+ * Takes the consent back: the token is good no more, and who joined by it is out, from their next call of the scheduler on.
+ * -ENOENT: this process has not shared gid; -EINVAL: COOP_GROUP_SELF; -ENOTCONN, -ECONNRESET, -ETIMEDOUT, -EPROTO: as above.
+ */
+COOP_PUBLIC int coop_unshare_group(uint32_t gid);
+
+/*
+ * What this process calls gid is from now on the group that the token is for, whoever's that is, and no longer its own user's;
+ * until coop_leave_group(), or the consent ends: then gid is its own user's again. Threads get into it by coop_set_group() or
+ * coop_poll(). Again with the same token it tells whether the consent still holds.
+ * -EACCES: no such token, or no longer; -EBUSY: this process has shared gid; -EDQUOT: it is in eight groups of others; -EINVAL: no token, or
+ * COOP_GROUP_SELF; -ENOTCONN, -ECONNRESET, -ETIMEDOUT, -EPROTO: as above.
+ */
+COOP_PUBLIC int coop_join_group(uint32_t gid, const struct coop_token *token);
+
+/*
+ * What this process calls gid is its own user's group again.
+ * -ENOENT: it has not joined another one by gid; -EINVAL: COOP_GROUP_SELF; -ENOTCONN, -ECONNRESET, -ETIMEDOUT, -EPROTO: as above.
+ */
+COOP_PUBLIC int coop_leave_group(uint32_t gid);
 
 /*
  * Hands an event over, in O(log n). Timers of equal release, and best-effort events of equal user virtual time, run in the

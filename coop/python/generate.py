@@ -19,6 +19,9 @@ TYPES = {
     "struct coop **": "POINTER(c_void_p)",
     "struct coop_event *": "POINTER(Event)",
     "coop_callback": "CALLBACK",
+    # Bytes, and a buffer of bytes.
+    "const struct coop_token *": "c_void_p",
+    "struct coop_token *": "c_void_p",
 }
 
 

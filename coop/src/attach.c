@@ -29,10 +29,14 @@
 /* A daemon that is starved answers late. Looking costs one system call. */
 #define LOOK_NS (1 * NS_PER_MS)
 #define ANSWER_WITHIN_NS (5 * NS_PER_S)
+/* And how long a question about a group may take, the way to a page included. */
+#define ASK_WITHIN_MS 1000
 /* How long the end of a daemon can go unnoticed; calls that nobody answers tell sooner that there is no promise. */
 #define ALIVE_NS (100 * NS_PER_MS)
 /* Below the usual limit on descriptors (1024), above what is used by number. */
 #define OUT_OF_THE_WAY_FD 900
+/* The kernel's last. */
+#define MAX_ERRNO 4095
 
 _Atomic(u64) attach_next_ns;
 _Atomic(struct page *) attach_page;
@@ -257,7 +261,10 @@ static void listen_for_page(u64 now_ns)
 static void look_whether_alive(u64 now_ns)
 {
 	char byte;
-	/* Version 1 knows no second message. One that comes is left there: what is peeked at is not lost to whose it is after all. */
+	/*
+	 * Unasked no second message comes, but for the answer to a question that was given up. It is left there: what is peeked at is not lost to whose it
+	 * is after all.
+	 */
 	const ssize_t got = recv(connection, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK);
 
 	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
@@ -292,12 +299,8 @@ void attach_step(u64 now_ns)
 	stretch_end(&stretch);
 }
 
-void attach_wait(int patience_ms)
+static void wait_for_page(int patience_ms)
 {
-	struct stretch stretch;
-
-	stretch_begin(&stretch);
-	pthread_mutex_lock(&lock);
 	step(coop_now());
 	if (connection >= 0 && !atomic_load(&attach_page)) {
 		struct pollfd one = { .fd = connection, .events = POLLIN };
@@ -306,8 +309,71 @@ void attach_wait(int patience_ms)
 		atomic_store(&attach_next_ns, 0);
 		step(coop_now());
 	}
+}
+
+void attach_wait(int patience_ms)
+{
+	struct stretch stretch;
+
+	stretch_begin(&stretch);
+	pthread_mutex_lock(&lock);
+	wait_for_page(patience_ms);
 	pthread_mutex_unlock(&lock);
 	stretch_end(&stretch);
+}
+
+/* The answer to question @number, until @end_ns; what else comes answers one that was given up, or is nonsense. */
+static int hear_answer(u64 number, u64 end_ns, struct coop_reply *reply)
+{
+	struct pollfd one = { .fd = connection, .events = POLLIN };
+
+	for (u64 now_ns = coop_now(); now_ns < end_ns; now_ns = coop_now()) {
+		if (poll(&one, 1, (int)((end_ns - now_ns) / NS_PER_MS) + 1) <= 0)
+			continue;
+		const ssize_t got = recv(connection, reply, sizeof(*reply), MSG_DONTWAIT | MSG_TRUNC);
+
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+			hang_up(now_ns);
+			return -ECONNRESET;
+		}
+		if (got == (ssize_t)sizeof(*reply) && reply->magic == COOP_ABI_MAGIC && reply->version == COOP_ABI_VERSION && reply->number == number)
+			return reply->error >= -MAX_ERRNO && reply->error <= 0 ? reply->error : -EPROTO;
+	}
+	return -ETIMEDOUT;
+}
+
+static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply)
+{
+	static u64 number;
+
+	if (connection >= 0 && !is_connection_ours())
+		hang_up(coop_now());
+	/* One that has ended since the last look is no answer to this. */
+	if (atomic_load(&attach_page))
+		look_whether_alive(coop_now());
+	wait_for_page(ASK_WITHIN_MS);
+	if (!atomic_load(&attach_page))
+		return -ENOTCONN;
+	ask->number = ++number;
+	if (send(connection, ask, sizeof(*ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*ask)) {
+		hang_up(coop_now());
+		return -ECONNRESET;
+	}
+	return hear_answer(ask->number, end_ns, reply);
+}
+
+int attach_ask(struct coop_ask *ask, struct coop_reply *reply)
+{
+	const u64 end_ns = coop_now() + ASK_WITHIN_MS * NS_PER_MS;
+	struct stretch stretch;
+	int error;
+
+	stretch_begin(&stretch);
+	pthread_mutex_lock(&lock);
+	error = ask_daemon(ask, end_ns, reply);
+	pthread_mutex_unlock(&lock);
+	stretch_end(&stretch);
+	return error;
 }
 
 struct page *attach_hold(void)

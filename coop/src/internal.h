@@ -35,6 +35,11 @@ extern _Atomic(struct page *) attach_page;
 void attach_step(u64 now_ns);
 /* Steps until there is a page, or it is clear that there will be none, or `patience_ms` have passed. */
 void attach_wait(int patience_ms);
+/*
+ * Asks the daemon, and waits for the answer, a second at most. 0 or the daemon's errno; -ENOTCONN: there is no page, so nobody to
+ * be asked; -ECONNRESET: it hung up instead; -ETIMEDOUT; -EPROTO: it talks nonsense.
+ */
+int attach_ask(struct coop_ask *ask, struct coop_reply *reply);
 /* The current page, held, or NULL. */
 struct page *attach_hold(void);
 void attach_release(struct page *page);

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from coop_programs import BUILD, COOP, environment
+from coop_programs import BUILD, COOP, environment, standin
 
 PATIENCE_S = 300
 
@@ -153,6 +153,29 @@ def test_the_calls_beneath_work(coop: ModuleType) -> None:
     assert coop.now_ns() >= release
     with coop.sleeping(coop.now_ns() + 10_000_000):
         time.sleep(0.01)
+
+
+SHARES = """
+import coop
+token = coop.share_group(0x41)
+assert token == bytes(range(0x41, 0x51)), token
+coop.join_group(7, token)
+coop.leave_group(7)
+coop.unshare_group(0x41)
+"""
+
+
+def test_groups_of_several_users(coop: ModuleType) -> None:
+    """A token is the daemon's bytes and goes back as they are; what is none is a ValueError; and without limelight each call is an OSError of ENOTCONN."""
+    with standin() as limelight:
+        there = environment(COOP_SOCKET=limelight.socket, PYTHONPATH=BUILD / "python", LD_LIBRARY_PATH=BUILD)
+        subprocess.run([sys.executable, "-c", SHARES], check=True, env=there, timeout=PATIENCE_S)
+    for call in (lambda: coop.share_group(7), lambda: coop.unshare_group(7), lambda: coop.join_group(7, bytes(16)), lambda: coop.leave_group(7)):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == errno.ENOTCONN
+    with pytest.raises(ValueError, match="16 bytes, this one 15"):
+        coop.join_group(7, bytes(15))
 
 
 def test_asyncio_sleeps_until_releases(coop: ModuleType) -> None:

@@ -23,7 +23,8 @@ from typing import NamedTuple, Protocol, Self
 
 from . import _abi
 
-__all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "now_ns", "poll", "promise", "sleeping"]
+__all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "join_group", "leave_group", "now_ns", "poll", "promise", "share_group", "sleeping",
+           "unshare_group"]
 
 #: As an answer: there is none. As a release: never.
 NEVER: int = _abi.COOP_NEVER
@@ -103,6 +104,39 @@ def sleeping(release_ns: int = NEVER) -> Iterator[None]:
         yield
     finally:
         _library.coop_sleep_end()
+
+
+def share_group(group: int) -> bytes:
+    """Lets other users' processes into this user's group: the token, to be passed on to them as a password is. It is good until unshare_group(), this
+    process's end or limelight's.
+
+    Raises OSError: EBUSY: it is another user's here; EDQUOT, ENOSPC: too many; ENOTCONN: limelight is not here; ECONNRESET: it has just gone, or is older than
+    this call; ETIMEDOUT; EINVAL for 0; EAGAIN; EPROTO.
+    """
+    token = ctypes.create_string_buffer(_abi.COOP_TOKEN_BYTES)
+    _check(_library.coop_share_group(group, token))
+    return token.raw
+
+
+def unshare_group(group: int) -> None:
+    """The token is good no more, and who joined by it is out. Raises OSError: ENOENT: this process has not shared it; and as share_group() does."""
+    _check(_library.coop_unshare_group(group))
+
+
+def join_group(group: int, token: bytes) -> None:
+    """What this process calls `group` is the one that the token is for, until leave_group() or the consent ends.
+
+    Raises ValueError for what is no token, and OSError: EACCES: no such token, or no longer; EBUSY: this process has shared `group`; EDQUOT: it is in eight
+    groups of others; and as share_group() does.
+    """
+    if len(token) != _abi.COOP_TOKEN_BYTES:
+        raise ValueError(f"a token has {_abi.COOP_TOKEN_BYTES} bytes, this one {len(token)}: pass on what share_group() returned")
+    _check(_library.coop_join_group(group, bytes(token)))
+
+
+def leave_group(group: int) -> None:
+    """`group` is this user's own again. Raises OSError: ENOENT: it was not another's; and as share_group() does."""
+    _check(_library.coop_leave_group(group))
 
 
 class HasFileno(Protocol):

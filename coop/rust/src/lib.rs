@@ -24,6 +24,7 @@
 //! ```
 
 mod events;
+mod groups;
 mod scheduler;
 mod sys;
 
@@ -33,6 +34,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 pub use events::{Coop, Event, Readiness};
+pub use groups::{Token, join_group, leave_group, share_group, unshare_group};
 
 /// A point in time, in ns of `CLOCK_MONOTONIC`: a release, or now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -36,3 +36,25 @@ pub fn end_sleep() -> u64 {
     // SAFETY: as above.
     unsafe { sys::coop_sleep_end() }
 }
+
+pub fn share_group(group: u32) -> io::Result<[u8; sys::COOP_TOKEN_BYTES as usize]> {
+    let mut token = sys::coop_token::default();
+    // SAFETY: it lives until it returns, and is not kept.
+    sys::check(unsafe { sys::coop_share_group(group, &mut token) })?;
+    Ok(token.bytes)
+}
+
+pub fn unshare_group(group: u32) -> io::Result<()> {
+    // SAFETY: it takes and keeps nothing.
+    sys::check(unsafe { sys::coop_unshare_group(group) }).map(drop)
+}
+
+pub fn join_group(group: u32, bytes: [u8; sys::COOP_TOKEN_BYTES as usize]) -> io::Result<()> {
+    // SAFETY: the token lives until it returns, and is not kept.
+    sys::check(unsafe { sys::coop_join_group(group, &sys::coop_token { bytes }) }).map(drop)
+}
+
+pub fn leave_group(group: u32) -> io::Result<()> {
+    // SAFETY: it takes and keeps nothing.
+    sys::check(unsafe { sys::coop_leave_group(group) }).map(drop)
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What the crate adds to libcoop: closures, handles, errors and panics. The order of events is tested in C (coop/tests).
 
-use coop::{Coop, Promise, Readiness, Sleep, Time};
+use coop::{Coop, Promise, Readiness, Sleep, Time, Token};
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write, pipe};
 use std::ops::ControlFlow;
@@ -163,6 +163,19 @@ fn the_calls_beneath_work() {
     assert_eq!((advice.yield_by, advice.user_virtual_time), (None, None));
     assert_eq!(Sleep::until(Some(release)).expect("a sleep").end(), None);
     drop(Sleep::until(None).expect("a sleep"));
+}
+
+/// Without limelight nobody shares a group or is let into one, and each call says so; nobody's group is refused before that. A token goes out and in as it is,
+/// and is not shown.
+#[test]
+fn without_limelight_no_group_is_shared() {
+    drop(new_coop());
+    let token = Token::from_bytes(*b"0123456789abcdef");
+    assert_eq!((token.as_bytes(), format!("{token:?}").as_str()), (b"0123456789abcdef", "Token(..)"));
+    let results =
+        [coop::share_group(7).map(drop), coop::unshare_group(7), coop::join_group(7, &token), coop::leave_group(7)];
+    assert!(results.into_iter().all(|result| result.is_err_and(|error| error.kind() == ErrorKind::NotConnected)));
+    assert_eq!(coop::join_group(0, &token).expect_err("nobody's").kind(), ErrorKind::InvalidInput);
 }
 
 /// The example shows or drops ten frames, in order, and says that limelight is not here.

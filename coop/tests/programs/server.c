@@ -14,6 +14,7 @@
 
 #define MAX_CONNECTIONS 512
 #define MAX_DESCRIPTORS 8
+#define MAX_ASKS 64
 
 struct server {
 	struct server_faults faults;
@@ -24,6 +25,8 @@ struct server {
 	int asked;
 	struct coop_slot *page;
 	struct coop_hello hello;
+	struct coop_ask asks[MAX_ASKS];
+	int asked_of_groups;
 	pthread_mutex_t lock;
 	pthread_t thread;
 };
@@ -123,14 +126,75 @@ static void greet(struct server *server)
 	pthread_mutex_unlock(&server->lock);
 }
 
+/* The token that is given for a group: its bytes count up from the number of the group. */
+static void answer_ask(struct server *server, int connection, const struct coop_ask *ask)
+{
+	const struct server_faults *faults = &server->faults;
+	struct coop_reply reply = {
+		.magic = or_else(faults->reply_magic, COOP_ABI_MAGIC), .version = COOP_ABI_VERSION, .error = faults->ask_error, .number = ask->number,
+	};
+
+	for (u32 i = 0; i < sizeof(reply.token); i++)
+		reply.token[i] = (u8)(ask->gid + i);
+	for (int old = faults->old_replies; old > 0; old--) {
+		const struct coop_reply other = { .magic = COOP_ABI_MAGIC, .version = COOP_ABI_VERSION, .error = -1, .number = ask->number - (u64)old };
+
+		(void)send(connection, &other, sizeof(other), MSG_NOSIGNAL);
+	}
+	if (!faults->is_mute)
+		(void)send(connection, &reply, sizeof(reply), MSG_NOSIGNAL);
+}
+
+/* One question on the newest connection. False: there is none any more. */
+static bool hear(struct server *server, int connection)
+{
+	struct coop_ask ask = { 0 };
+	const ssize_t got = recv(connection, &ask, sizeof(ask), MSG_TRUNC);
+
+	if (got <= 0)
+		return false;
+	CHECK_EQ(got, sizeof(ask));
+	pthread_mutex_lock(&server->lock);
+	CHECK(server->asked_of_groups < MAX_ASKS);
+	server->asks[server->asked_of_groups++] = ask;
+	pthread_mutex_unlock(&server->lock);
+	if (server->faults.knows_no_asks)
+		return false;
+	answer_ask(server, connection, &ask);
+	return true;
+}
+
+/* The newest connection; -1: none that is open. */
+static int newest(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	const int connection = server->asked ? server->connections[server->asked - 1] : -1;
+	pthread_mutex_unlock(&server->lock);
+	return connection;
+}
+
+static void close_newest(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	close(server->connections[server->asked - 1]);
+	server->connections[server->asked - 1] = -1;
+	pthread_mutex_unlock(&server->lock);
+}
+
 static void *serve(void *data)
 {
 	struct server *server = data;
-	struct pollfd both[] = { { .fd = server->listener, .events = POLLIN }, { .fd = server->end[0], .events = POLLIN } };
+	struct pollfd all[] = { { .fd = server->listener, .events = POLLIN }, { .fd = server->end[0], .events = POLLIN }, { .events = POLLIN } };
 
-	while (poll(both, 2, -1) > 0 && !both[1].revents)
-		greet(server);
-	return NULL;
+	for (;;) {
+		all[2].fd = newest(server);
+		if (poll(all, 3, -1) <= 0 || all[1].revents)
+			return NULL;
+		if (all[2].fd >= 0 && all[2].revents && !hear(server, all[2].fd))
+			close_newest(server);
+		if (all[0].revents)
+			greet(server);
+	}
 }
 
 struct server *server_start(const struct server_faults *faults)
@@ -198,4 +262,20 @@ struct coop_hello server_hello(struct server *server)
 	const struct coop_hello hello = server->hello;
 	pthread_mutex_unlock(&server->lock);
 	return hello;
+}
+
+int server_asked_of_groups(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	const int asked = server->asked_of_groups;
+	pthread_mutex_unlock(&server->lock);
+	return asked;
+}
+
+struct coop_ask server_ask(struct server *server, int number)
+{
+	pthread_mutex_lock(&server->lock);
+	const struct coop_ask ask = server->asks[number];
+	pthread_mutex_unlock(&server->lock);
+	return ask;
 }

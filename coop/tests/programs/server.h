@@ -25,6 +25,11 @@ struct server_faults {
 	bool is_silent;		/* takes connections and never answers */
 	bool hangs_up;		/* instead of an answer */
 	int delay_ms;		/* before the answer */
+	s32 ask_error;		/* to questions about groups */
+	u32 reply_magic;	/* 0: the right one */
+	int old_replies;	/* that come before, of earlier questions */
+	bool is_mute;		/* does not answer them */
+	bool knows_no_asks;	/* hangs up on them, as daemons of before did */
 };
 
 struct server;
@@ -45,5 +50,9 @@ struct server_client server_client(struct server *server, int number);
 struct coop_slot *server_page(struct server *server);
 /* The hello that came last. */
 struct coop_hello server_hello(struct server *server);
+
+/* How many questions about groups there were, and one of them. */
+int server_asked_of_groups(struct server *server);
+struct coop_ask server_ask(struct server *server, int number);
 
 #endif
