@@ -73,6 +73,66 @@ def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
         _assert_timely(player)
 
 
+#: Two users, neither of them root, and where one passes a token on to the other.
+OWNER, GUEST = "user:person", "user:nobody"
+TOKEN = "/run/test/token"
+#: Of two players in groups of their own, whose events take 50 and 200 us, the one gets through so many times as many: 3.5, as each costs 8 us more than it
+#: takes. In one group it is 1.
+ALONE = 3.0
+
+
+def _two_users(guest: Guest, owner: str, visitor: str) -> list[dict]:
+    guest.check("mkdir -p -m 1777 /run/test")
+    return _play(guest, "spinning", OTHERS, f"{OWNER},{owner}", f"{GUEST},{visitor}")
+
+
+@pytest.mark.parametrize("cgroups", [("", ""), ("cgroup:owners,", "cgroup:guests,")], ids=["one-cgroup", "two-cgroups"])
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
+def test_two_users_share_a_group_by_a_token(guest: Guest, cgroups: tuple[str, str]) -> None:
+    """A player is handed a token for another user's group: they run as many events, though one's take four times as long, and together get what they would
+    get alone, as two of one user do; also where each user has a cgroup."""
+    guest.check("echo +cpu >/sys/fs/cgroup/cgroup.subtree_control")
+    players = _two_users(guest, cgroups[0] + _player(0, "--event-us=50", "--group=7", f"--share={TOKEN}"),
+                         cgroups[1] + _player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
+    assert jain([player["events"] for player in players]) >= JAIN
+    # A third of 3 s, two of six; a cgroup counts as one of the four others does. And a little for the timers, which come before the others' turns.
+    assert 0.93e9 <= sum(player["cpu_ns"] for player in players) <= 1.13e9
+    for player in players:
+        _assert_timely(player)
+
+
+def test_the_same_number_of_another_user_is_another_group(guest: Guest) -> None:
+    """Without a token each of two users has a group 7 of its own: the one's events are three times as many as the other's, which take four times as long."""
+    one, other = _two_users(guest, _player(0, "--event-us=50", "--group=7"), _player(1, "--event-us=200", "--group=7"))
+    assert one["events"] >= ALONE * other["events"]
+
+
+def test_a_wrong_token_is_refused(guest: Guest) -> None:
+    """Who hands in sixteen bytes that are no token, or one that was good until its owner ended, is told so, and nothing else happens."""
+    guest.start_limelight()
+    guest.check("mkdir -p -m 1777 /run/test")
+    guest.check(f"adaptive --seconds=1 --group=7 --share={TOKEN}", user="person")
+    for made in ("true", f"head -c 16 /dev/zero >{TOKEN}", f"head -c 16 /dev/urandom >{TOKEN}"):
+        guest.check(made, user="person")
+        refused = guest.run(f"adaptive --seconds=1 --group=5 --join={TOKEN}", user="person")
+        assert refused.status == 2
+        assert "Permission denied" in refused.stderr
+    assert guest.state() == "enabled"
+
+
+def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
+    """The process that gave a token ends, while two players of its user's and of the one it was for play on: each is in a group of its own user's from then
+    on, and as timely as ever."""
+    guest.start_limelight()
+    guest.check("mkdir -p -m 1777 /run/test")
+    # It ends a second before those begin to count, and after they have joined, or they would say so.
+    guest.background(f"adaptive --seconds=3 --event-us=0 --group=7 --share={TOKEN}", user="person")
+    one, other = _two_users(guest, _player(0, "--event-us=50", "--group=7"), _player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
+    assert one["events"] >= ALONE * other["events"]
+    _assert_timely(one)
+    _assert_timely(other)
+
+
 def test_who_yields_late_is_late_alone(guest: Guest) -> None:
     """One of eight players takes up to 10 ms more at one timer in ten: it is demoted, and no other's timer is late by more than the slack."""
     others = [_player(number) for number in range(PLAYERS - 1)]

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs cooperative programs beside a load: adaptive.py KIND COUNT PROGRAM... where each PROGRAM is one `adaptive`'s options in one word,
-separated by commas. Prints what each of them saw, and the CPU time of the load in the meantime."""
+separated by commas; before them who runs it and in which cgroup, where that matters: user:person,cgroup:NAME. Prints what each of them saw, and the
+CPU time of the load in the meantime."""
 
 import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 #: Until the load's processes are all there.
 SETTLE_S = 1.0
@@ -22,12 +24,28 @@ def figures(text: str) -> dict:
     return seen
 
 
+def start(begin: str, words: list[str]) -> subprocess.Popen:
+    """One program, as the user and in the cgroup that its words begin with."""
+    given = {name: value for name, _, value in (word.partition(":") for word in words if not word.startswith("--"))}
+    cgroup = Path("/sys/fs/cgroup", given.get("cgroup", ""))
+
+    def enter() -> None:
+        if "cgroup" in given:
+            (cgroup / "cgroup.procs").write_text("0")
+
+    if "cgroup" in given:
+        cgroup.mkdir(exist_ok=True)
+    options = [word for word in words if word.startswith("--")]
+    before = ["runuser", "-u", given["user"], "--"] if "user" in given else []
+    return subprocess.Popen([*before, "adaptive", begin, *options], stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+
+
 def main() -> None:
     kind, count, *programs = sys.argv[1:]
     load = subprocess.Popen(["hogs", kind, count], stdout=subprocess.DEVNULL) if int(count) else None
     time.sleep(SETTLE_S)
     begin = f"--begin-ns={time.monotonic_ns() + BEGIN_NS}"
-    running = [subprocess.Popen(["adaptive", begin, *program.split(",")], stdout=subprocess.PIPE, text=True) for program in programs]
+    running = [start(begin, program.split(",")) for program in programs]
     seen = [figures(program.communicate()[0]) for program in running]
     if load:
         load.kill()

@@ -27,15 +27,17 @@
 
 static const char usage[] =
 	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--timer-us T] [--event-us E] [--group G] [--late-pm M --late-us L] [--seed N]\n"
-	"                [--frame-us F] [--vary-pct V] [--ahead A] [--plain] [--deadline-pm D]\n"
+	"                [--frame-us F] [--vary-pct V] [--ahead A] [--plain] [--deadline-pm D] [--share PATH] [--join PATH]\n"
 	"  from the time B (CLOCK_MONOTONIC; now) for S s;\n"
 	"  a timer every P us that takes T us; best-effort events of E us each, 0: none; of group G, 0: alone;\n"
 	"  M of a thousand timers take up to L us more;\n"
 	"  frames of F us (0: of one event), in scenes whose frames take up to V % more or less; at most A decoded before their timer, 0: any number;\n"
-	"  without cooperative polling; then of SCHED_DEADLINE with D thousandths of the CPU in each of its periods, 0: as it was started";
+	"  without cooperative polling; then of SCHED_DEADLINE with D thousandths of the CPU in each of its periods, 0: as it was started;\n"
+	"  a token for group G written to a file, for others; or G being the group that such a token is for";
 
 static struct {
 	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm;
+	const char *share, *join;
 	bool is_plain;
 } option = { .seconds = 3, .period_us = 10000, .timer_us = 200, .event_us = 100, .seed = 1 };
 
@@ -129,6 +131,7 @@ static const struct option names[] = {
 	{ "timer-us", required_argument, NULL, 't' }, { "event-us", required_argument, NULL, 'e' }, { "group", required_argument, NULL, 'g' },
 	{ "late-pm", required_argument, NULL, 'm' }, { "late-us", required_argument, NULL, 'l' }, { "seed", required_argument, NULL, 'n' },
 	{ "frame-us", required_argument, NULL, 'f' }, { "vary-pct", required_argument, NULL, 'v' }, { "ahead", required_argument, NULL, 'a' },
+	{ "share", required_argument, NULL, 'w' }, { "join", required_argument, NULL, 'j' },
 	{ "plain", no_argument, NULL, 'q' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
 };
 
@@ -150,6 +153,8 @@ static void read_options(int argc, char **argv)
 		case 'f': option.frame_us = parse_number("--frame-us", optarg, 0, 10000000); break;
 		case 'v': option.vary_pct = parse_number("--vary-pct", optarg, 0, 100); break;
 		case 'a': option.ahead = parse_number("--ahead", optarg, 0, 10000); break;
+		case 'w': option.share = optarg; break;
+		case 'j': option.join = optarg; break;
 		case 'q': option.is_plain = true; break;
 		case 'd': option.deadline_pm = parse_number("--deadline-pm", optarg, 0, 1000); break;
 		default: die_usage("%s", usage);
@@ -178,12 +183,54 @@ static void run_plain(void)
 	}
 }
 
+/* A file that is there is whole. */
+static void write_token(const struct coop_token *token)
+{
+	char name[4096];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s.new", option.share);
+	file = fopen(name, "w");
+	if (!file || fwrite(token->bytes, sizeof(token->bytes), 1, file) != 1 || fclose(file) || rename(name, option.share))
+		die_errno("cannot write %s", option.share);
+}
+
+static void read_token(struct coop_token *token)
+{
+	FILE *file;
+
+	while (!(file = fopen(option.join, "r")))
+		usleep(10000);
+	if (fread(token->bytes, sizeof(token->bytes), 1, file) != 1)
+		die_usage("there is no token in %s", option.join);
+	fclose(file);
+}
+
+static void use_token(void)
+{
+	struct coop_token token;
+	int error = 0;
+
+	if (option.share) {
+		error = coop_share_group((uint32_t)option.group, &token);
+		if (!error)
+			write_token(&token);
+	}
+	if (option.join) {
+		read_token(&token);
+		error = coop_join_group((uint32_t)option.group, &token);
+	}
+	if (error)
+		die_usage("the group cannot be used: %s", strerror(-error));
+}
+
 static void run_cooperatively(void)
 {
 	struct coop *coop;
 
 	if (coop_new(&coop) || (option.group && coop_set_group(coop, (uint32_t)option.group)))
 		die_usage("cannot begin to be cooperative");
+	use_token();
 	submit_work(coop);
 	if (coop_submit(coop, &program.timer) || coop_run(coop))
 		die_usage("cannot run");
