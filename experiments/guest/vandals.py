@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -23,12 +24,20 @@ MESSAGE_BYTES = 4096
 #: Connections that are held open at once, and for how long each is asked on.
 CONNECTIONS = 20
 PAUSE_S = 0.01
+#: More questions than a client may ask in a second.
+FLOOD = 100
+
+
+def _question(dice: random.Random, begin: bytes) -> bytes:
+    """About a group, with a token that nobody has given; mostly one that makes sense."""
+    return begin + struct.pack("=IIQ16s", dice.randrange(6), dice.randrange(40), dice.getrandbits(64), dice.randbytes(16))
 
 
 def knock(seed: int) -> None:
-    """Says nonsense, the beginning of sense, and sense, at the door of cooperative processes, and hangs up at any time."""
+    """Says nonsense, the beginning of sense, and sense, at the door of cooperative processes, asks about groups, and hangs up at any time."""
     dice = random.Random(seed)
-    hello = (0x706F6F63).to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(8)
+    begin = struct.pack("=II", 0x706F6F63, 1)
+    hello = begin + bytes(8)
     callers: list[socket.socket] = []
     while True:
         time.sleep(PAUSE_S)
@@ -37,8 +46,11 @@ def knock(seed: int) -> None:
             caller.setblocking(False)
             caller.connect(DOOR)
             callers.append(caller)
-            word = dice.choice([hello, hello[: dice.randrange(16)], dice.randbytes(dice.randrange(1, MESSAGE_BYTES)), b""])
-            dice.choice(callers).send(word)
+            word = dice.choice([hello, hello[: dice.randrange(16)], dice.randbytes(dice.randrange(1, MESSAGE_BYTES)), b"", _question(dice, begin)])
+            listens = dice.choice(callers)
+            # Some of those who have a page ask more than anybody may, and none of them reads what it is told.
+            for _ in range(dice.choice([1, 1, 1, FLOOD])):
+                listens.send(word)
         except OSError:
             # Sent away, as it should be.
             pass

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * vandal: a process that has a page of cooperative polling and writes nonsense all over it, header, requests and answers, between calls that
- * give up the CPU in every way there is, and now and then begins anew by an exec of a second thread of its own, cooperative too, which goes on under
- * the process's id. It can harm nobody but itself (design, promise 10).
+ * vandal: a process that has a page of cooperative polling and writes nonsense all over it, header, requests and answers, between calls that give
+ * up the CPU in every way there is, shares groups, joins them and leaves them with tokens right and wrong, and now and then begins anew by an exec
+ * of a second thread of its own, cooperative too, which goes on under the process's id. It can harm nobody but itself (design, promise 10).
  */
 #include "page.h"
 
@@ -14,6 +14,8 @@
 #define PAGE_BYTES (256 * 128)
 /* Rounds before it begins anew, on the average: about a second. */
 #define ROUNDS_OF_A_LIFE 1000
+/* And until it asks: below what closes its connection. */
+#define ROUNDS_OF_A_QUESTION 30
 
 /* Where libcoop has mapped the page; NULL where it has none. */
 static uint32_t *find_page(void)
@@ -44,6 +46,21 @@ static void *begin_anew(void *seconds)
 	return NULL;
 }
 
+/* One of its own mostly; and a token that is right, one that was, or one that nobody has given. */
+static void ask_about_a_group(struct random_state *random)
+{
+	static struct coop_token token;
+	const uint32_t gid = (uint32_t)random_between(random, 0, 12);
+
+	switch (random_next(random) % 5) {
+	case 0: coop_share_group(gid, &token); break;
+	case 1: coop_unshare_group(gid); break;
+	case 2: coop_join_group(gid, &token); break;
+	case 3: coop_leave_group(gid); break;
+	default: token.bytes[random_next(random) % sizeof(token.bytes)] ^= 1; break;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct coop_event timer = { .type = COOP_TIMER }, work = { .type = COOP_BEST_EFFORT };
@@ -71,6 +88,8 @@ int main(int argc, char **argv)
 			if (!pthread_create(&thread, NULL, begin_anew, left_s))
 				pthread_join(thread, NULL);
 		}
+		if (random_between(&random, 1, ROUNDS_OF_A_QUESTION) == 1)
+			ask_about_a_group(&random);
 		switch (random_next(&random) % 4) {
 		case 0: coop_poll((uint32_t)random_next(&random), &timer, &work); break;
 		case 1: sched_yield(); break;
