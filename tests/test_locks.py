@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whom the person needs does not wait for a lock of the kernel longer than its holder needs to be done with it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 from tests.guests import DESKTOP, LIMELIGHT, OLDER, Guest, on
+from vmlab import assets
 
 MACHINES = [DESKTOP]
 ELSEWHERE = [replace(DESKTOP, **OLDER)]
 KEYS = 3
 #: A read-write semaphore hands over after 4 ms: until then the lock may be taken once more by who has just released it.
 TAKEN_ONCE_MORE = 1
+#: A cooperative thread's turn among forty others, several times: khugepaged holds the lock of its memory for a few milliseconds of its own.
+TURNS_S = 0.2
 #: And it is held already when the key comes.
 HELD_ALREADY = 1
 
@@ -66,3 +71,18 @@ def test_a_real_time_program_does_not_wait_longer_for_a_lock_than_it_is_held(gue
     wants = "chrt -f 10 python3 /root/in/guest/lock.py want /dev/shm/wanted /tmp/waits"
     guest.check(f"for i in $(seq {KEYS}); do echo; sleep 0.7; done | {wants}", timeout_s=300)
     _is_done_with(guest, 1, held_s)
+
+
+@on(LIMELIGHT)
+def test_a_cooperative_thread_does_not_wait_for_khugepaged_longer_than_that_runs(guest: Guest) -> None:
+    """khugepaged, nice and beside forty others, has the lock of the memory of a program that wants a page: 7 s passed where that was lent nothing."""
+    for path in assets.coop_run(Path(__file__).resolve().parents[1]):
+        guest.machine.put(path)
+    guest.start_limelight()
+    guest.background("hogs bursty 40")
+    guest.check("sleep 2")
+    seen = json.loads(guest.check("/root/in/coop-run python3 /root/in/guest/memory.py 8", timeout_s=300))
+    counters = guest.status()["counters"]
+    print(seen, counters["coop_due"], counters["lent_for_lock"])
+    assert counters["coop_due"] > 0
+    assert seen["longest_s"] <= TURNS_S

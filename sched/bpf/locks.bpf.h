@@ -8,6 +8,9 @@
  * The same for who is of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE: khugepaged, which held its mmap_lock, kept a SCHED_FIFO program of the laboratory
  * waiting for 2.8 s; a sound server's thread would be no better off.
  *
+ * A cooperative thread of class OTHER lends class HUCOUT, to kernel threads only: it has said when it is due, and what it waits for is no other
+ * program's. (khugepaged held the mmap_lock of a streaming server for 3.5 s beside a make, and its eight players had no frames.)
+ *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
  * until it is rescued.
@@ -24,7 +27,7 @@ enum { OWNER_FLAGS = 7 };
 /* Above all of ours: SCHED_FIFO, SCHED_RR, SCHED_DEADLINE, and who has inherited that through a futex (include/linux/sched/prio.h). */
 enum { MAX_RT_PRIO = 100 };
 
-/* Locks that a HuC or a real-time task sleeps for: address -> pid of the one that went to sleep last. */
+/* Locks that somebody sleeps for who has a class to lend: address -> pid of the one that went to sleep last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -52,14 +55,28 @@ static bool is_above(const struct task_struct *p)
 	return p->prio < MAX_RT_PRIO;
 }
 
+/* Has the task of @tctx, which is not above all of ours, a class to lend? */
+static bool has_class_to_lend(const struct task_ctx *tctx)
+{
+	return is_huc_class(tctx->class) || (tctx->coop.cell && tctx->class == LL_CLASS_OTHER);
+}
+
 /* The class that @p, of @tctx, lends to who holds what it waits for: most urgent where it is above all of ours. */
 static u32 class_to_lend(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return is_above(p) ? LL_CLASS_HUCIN : tctx->class;
+	if (is_above(p))
+		return LL_CLASS_HUCIN;
+	return tctx->class == LL_CLASS_OTHER ? LL_CLASS_HUCOUT : tctx->class;
+}
+
+/* Has @p, of @tctx, no budget of its own that pays for what it lends? */
+static bool lends_freely(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return is_above(p) || !is_huc_class(tctx->class);
 }
 
 /*
- * May a real-time task lend @of_holder its class for nothing? What holders run for it comes back to them in ten times the time: or somebody with one
+ * May @of_holder be lent a class for nothing? What holders run so comes back to them in ten times the time: or somebody with one
  * real-time thread, that sleeps, and a lock would be HUCIN with all others for good.
  */
 static bool may_be_lent_freely(struct task_ctx *of_holder)
@@ -71,24 +88,29 @@ static bool may_be_lent_freely(struct task_ctx *of_holder)
 	return of_holder->lock_ran_ns < lock_budget_ns;
 }
 
-/* @holder has @class for a lock, until @waiter wakes up; @is_free: that pays nothing for it. */
-static void lend_class(struct task_ctx *of_holder, u32 holder, u32 class, struct task_ctx *of_waiter, u32 waiter, bool is_free)
+/* The holder @pid, of @of_holder, has @waiter's class for a lock, until that wakes up. */
+static void lend_class(struct task_ctx *of_holder, u32 pid, const struct task_struct *waiter, struct task_ctx *of_waiter)
 {
-	of_holder->lock_class = class;
-	of_holder->lock_waiter = waiter;
-	if (!is_free)
+	of_holder->lock_class = class_to_lend(waiter, of_waiter);
+	of_holder->lock_waiter = waiter->pid;
+	if (!lends_freely(waiter, of_waiter))
 		of_holder->lock_ran_ns = 0;
 	of_holder->rating_epoch = 0;
-	of_waiter->lent_to = holder;
+	of_waiter->lent_to = pid;
 	count(LL_STAT_lent_for_lock);
 }
 
-/* May @holder have @class for a lock? A kernel thread that runs before everybody may: it does not do so for long. */
-static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_holder, u32 class, bool is_free)
+/* May @holder have @waiter's class for a lock? A kernel thread that runs before everybody may: it does not do so for long. */
+static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_holder, const struct task_struct *waiter,
+			const struct task_ctx *of_waiter)
 {
-	u32 own = of_holder->class;
+	u32 own = of_holder->class, class = class_to_lend(waiter, of_waiter);
 
-	return !is_above(holder) && (!is_free || may_be_lent_freely(of_holder)) && (own == LL_CLASS_KTHREAD || (own > class && own < LL_NR_CLASSES));
+	if (is_above(holder) || (own != LL_CLASS_KTHREAD && (own <= class || own >= LL_NR_CLASSES)))
+		return false;
+	if (!lends_freely(waiter, of_waiter))
+		return true;
+	return (is_above(waiter) || is_kthread(holder)) && may_be_lent_freely(of_holder);
 }
 
 /* @p goes to sleep for a lock: its holder has its class from now on. If it waits, this CPU takes it at
@@ -96,7 +118,7 @@ static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_ho
 static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 address = holder_of_lock(tctx);
-	u32 pid = p->pid, class = class_to_lend(p, tctx);
+	u32 pid = p->pid;
 	struct task_struct *holder;
 	struct task_ctx *of_holder;
 
@@ -107,8 +129,8 @@ static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 	if (!holder)
 		return;
 	of_holder = task_ctx_of(holder);
-	if (of_holder && (u64)holder == address && may_be_lent(holder, of_holder, class, is_above(p))) {
-		lend_class(of_holder, holder->pid, class, tctx, pid, is_above(p));
+	if (of_holder && (u64)holder == address && may_be_lent(holder, of_holder, p, tctx)) {
+		lend_class(of_holder, holder->pid, p, tctx);
 		this_cpu_ctx()->raise_pid = holder->pid;
 	}
 	bpf_task_release(holder);
@@ -145,18 +167,16 @@ static void pass_on(struct task_struct *p, struct task_ctx *tctx, u32 pid)
 {
 	struct task_struct *waiter = bpf_task_from_pid(pid);
 	struct task_ctx *of_waiter;
-	u32 class;
 
 	if (!waiter)
 		return;
 	of_waiter = task_ctx_of(waiter);
 	if (!of_waiter)
 		goto out;
-	class = class_to_lend(waiter, of_waiter);
-	if (of_waiter->blocked_on == tctx->blocked_on && may_be_lent(p, tctx, class, is_above(waiter))) {
+	if (of_waiter->blocked_on == tctx->blocked_on && may_be_lent(p, tctx, waiter, of_waiter)) {
 		if (of_waiter->lent_to)
 			take_back(of_waiter, pid);
-		lend_class(tctx, p->pid, class, of_waiter, pid, is_above(waiter));
+		lend_class(tctx, p->pid, waiter, of_waiter);
 		refresh_rating(p, tctx);
 	}
 out:

@@ -411,7 +411,7 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	/* Not where it is only taken off its queue to be changed, its affinity say. */
 	if (tctx->coop.cell && p->__state)
 		sleep_coop(p, tctx);
-	if (tctx->blocked_on && is_huc_class(tctx->class))
+	if (tctx->blocked_on && has_class_to_lend(tctx))
 		lend_to_holder(p, tctx);
 	/* The timer that rescues may have marked it while it was being taken. */
 	unmark_waiting(tctx);
