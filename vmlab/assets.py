@@ -24,6 +24,8 @@ FILMS = {
     "film-small.avi": "testsrc2=size=576x324:rate=25:duration=60",
     "film-large.avi": "testsrc2=size=640x360:rate=25:duration=60",
 }
+#: Seconds of each of examples/player's films.
+PLAYER_FILM_S = 20
 #: -bitexact and one thread: the same ffmpeg writes the same bytes.
 ENCODING = ("-c:v", "mpeg4", "-q:v", "4", "-threads", "1", "-bitexact", "-flags:v", "+bitexact")
 
@@ -44,6 +46,21 @@ def _film(name: str, cache: Path, say: Callable[[str], None]) -> Path:
     return kept
 
 
+def _player_films(root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
+    """Films for the player of examples/player, in the size for a slow machine."""
+    recipe = root / "examples" / "player" / "make-films"
+    kept = cache / "assets" / hashlib.sha256(recipe.read_bytes() + str(PLAYER_FILM_S).encode()).hexdigest()[:16]
+    if not kept.exists():
+        say("making the player's films with the guest's ffmpeg (once, some minutes)")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with boot(Options(fast=True, cpus=2, copy=(str(recipe),)), say) as machine, tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            machine.check(["/root/in/make-films", "--small", "/root/out", str(PLAYER_FILM_S)])
+            machine.get("/root/out", folder)
+            os.replace(folder, kept)
+            Path(folder).mkdir()
+    return sorted(kept.glob("*.mkv"))
+
+
 def _pass_cost(root: Path, say: Callable[[str], None]) -> Path:
     say("building the rating pass's benchmark")
     command = ["cargo", "build", "--release", "--quiet", "-p", "limelight-policy", "--example", "pass_cost"]
@@ -54,7 +71,7 @@ def _pass_cost(root: Path, say: Callable[[str], None]) -> Path:
     return target / "release" / "examples" / "pass_cost"
 
 
-def _coop_run(root: Path) -> list[Path]:
+def coop_run(root: Path) -> list[Path]:
     """What starts unmodified programs as cooperative ones, the library that it looks for beside itself to put in front of theirs, and libcoop."""
     done = subprocess.run(["make", "-s", "-C", str(root / "coop")], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -68,12 +85,15 @@ def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str]
     for name in names:
         if name in FILMS:
             paths.append(_film(name, cache, say))
+        elif name == "player-films":
+            paths += _player_films(root, cache, say)
         elif name == "pass_cost":
             paths.append(_pass_cost(root, say))
         elif name == "coop-run":
-            paths += _coop_run(root)
+            paths += coop_run(root)
         else:
-            raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, 'pass_cost', 'coop-run'])}", "correct experiment.toml")
+            others = ("player-films", "pass_cost", "coop-run")
+            raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, *others])}", "correct experiment.toml")
     return paths
 
 

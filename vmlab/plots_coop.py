@@ -8,7 +8,8 @@
 - `over`: lines over the values of `x`, a panel per entry of `metrics` ({metric = heading});
 - `tradeoff`: a point per row, at its metrics `x` and `y` ({metric = heading} each), with its value of `label` beside it;
 - `timeline`: a line per scheduler over the seconds, of the metrics `prefix`.1, .2 and so on, called `heading`, a panel per value of `panels`; grey is
-  where something disturbs, from second `from` on, but for the last `after`.
+  where something disturbs, from second `from` on, but for the last `after`;
+- `seconds`: a panel per row, a line per player over the seconds, of the metrics `prefix`.PLAYER.SECOND, called `heading`; `names` is who they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from vmlab.samples import Series
 #: What a trace can tell apart; a release that found its thread running is drawn there.
 LEAST_MS = 1e-3
 FAIR = "#b3261e"
+#: More lines than that are a crowd, and have no names.
+LEGEND_LINES = 8
 
 
 def _panels(rows: list[Row], plot: dict) -> list[tuple[str, list[Row]]]:
@@ -218,4 +221,34 @@ def timeline(experiment: Experiment, rows: list[Row]) -> Figure:
     return figure
 
 
-KINDS = {"timeline": timeline, "tardiness": tardiness, "players": players, "over": over, "tradeoff": tradeoff}
+def seconds(experiment: Experiment, rows: list[Row]) -> Figure:
+    """Several players, each by the second: the cooperative polling paper's Figures 8 and 9."""
+    plot = experiment.plot
+    figure, axes = pyplot.subplots(1, len(rows), figsize=(1.0 + 3.4 * len(rows), 2.8), squeeze=False, sharey=True)
+    tones = pyplot.get_cmap("viridis")
+    for axis, row in zip(axes[0], rows):
+        players = _of_players(row, plot["prefix"])
+        for number, found in enumerate(players):
+            name = plot["names"][number] if "names" in plot else f"player {number + 1}"
+            tone = tones(0.92 * number / max(1, len(players) - 1))
+            axis.plot(range(1, len(found) + 1), found, color=tone, linewidth=1.2, label=name if len(players) <= LEGEND_LINES else None)
+        axis.set_ylim(bottom=0)
+        varied = [f"{value} {name}" for name, value in row.point.items() if len(values_of(rows, name)) > 1 and isinstance(value, str)]
+        axis.set_title(", ".join([label(row), *varied]), fontsize=9)
+    _head(axes, [], [plot["heading"]], "s")
+    _legend(figure, axes)
+    figure.tight_layout()
+    return figure
+
+
+def _of_players(row: Row, prefix: str) -> list[list[float]]:
+    found: list[list[float]] = []
+    while f"{prefix}.{len(found) + 1}.1" in row.metrics:
+        number = len(found) + 1
+        found.append([])
+        while f"{prefix}.{number}.{len(found[-1]) + 1}" in row.metrics:
+            found[-1].append(row.metrics[f"{prefix}.{number}.{len(found[-1]) + 1}"])
+    return found
+
+
+KINDS = {"seconds": seconds, "timeline": timeline, "tardiness": tardiness, "players": players, "over": over, "tradeoff": tradeoff}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Real films by the adaptive player of examples/player beside a load: figures 8 and 9 of the cooperative polling paper (EuroSys 2009, section 5.3).
+
+As in the paper's measurements of CPU fairness nothing is shown on a screen: what is measured is decoding in time. Everything comes over the loopback
+device from one streamer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import desk
+from players import BEGIN_S, GROUP, is_one_group, jain, players_here
+
+ASSETS = Path("/root/in/assets")
+#: examples/player/make-films: rising bit rates.
+FILMS = ("calm", "busy", "fine", "noisy")
+#: Until the players have their first window of frames: more than the player's own second, because all ask at once.
+PREROLL_S = BEGIN_S
+SECOND_NS = 1_000_000_000
+
+
+class Streamer:
+    """Serves the films, over and over, at a rate that nobody else is asked for: its work is the players' network."""
+
+    def __init__(self) -> None:
+        self.program = subprocess.Popen(
+            ["streamer", "--loop", *(str(ASSETS / f"{film}.mkv") for film in FILMS)], stdout=subprocess.PIPE, text=True
+        )
+        assert self.program.stdout
+        if not self.program.stdout.readline().startswith("ready"):
+            raise desk.MeasureError("the streamer did not start: its message is above; ./lab setup builds it")
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.program.terminate()
+        self.program.wait()
+
+
+def _play(films: list[str], seconds: int, group: int) -> list[dict]:
+    """What the players of these films say at their end; all begin at the same time."""
+    begin_ns = time.monotonic_ns() + PREROLL_S * SECOND_NS
+    words = ["--display", "none", "--seconds", str(seconds), "--begin-ns", str(begin_ns), "--group", str(group)]
+    running = [subprocess.Popen(["player", *words, f"{film}.mkv"], stdout=subprocess.PIPE, text=True) for film in films]
+    try:
+        said = [player.communicate()[0] for player in running]
+    finally:
+        for player in running:
+            player.kill()
+            player.wait()
+    if any(player.returncode for player in running):
+        raise desk.MeasureError(f"players ended with {[player.returncode for player in running]}: their messages are above")
+    return [json.loads(one) for one in said]
+
+
+def by_second(times_ns: list[int], seconds: int) -> list[int]:
+    """How many of these times are in each second."""
+    found = [0] * seconds
+    for when_ns in times_ns:
+        if when_ns < seconds * SECOND_NS:
+            found[when_ns // SECOND_NS] += 1
+    return found
+
+
+def measure_quality(players: int, groups: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
+    """Frames per second of each of several players of real films that need more than the CPU, second by second."""
+    players = players_here(players)
+    background = desk.start_load(load, count, seed)
+    streamer = Streamer()
+    try:
+        before_s, began_s = background.cpu_s() if background else 0.0, time.monotonic()
+        seen = _play([FILMS[number % len(FILMS)] for number in range(players)], seconds, GROUP if is_one_group(groups) else 0)
+        load_pct = 100 * ((background.cpu_s() if background else 0.0) - before_s) / (time.monotonic() - began_s)
+    finally:
+        streamer.stop()
+        if background:
+            background.stop()
+    shown = [one["frames_shown"] / seconds for one in seen]
+    late_ns = [late for one in seen for late in one["tardiness_ns"]]
+    metrics = {
+        "jain_frames": jain(shown),
+        "jain_part": jain([one["frames_shown"] / one["frames_due"] for one in seen]),
+        "jain_cpu": jain([one["cpu_ns"] for one in seen]),
+        "frames_per_s": sum(shown) / players,
+        "frames_due_per_s": sum(one["frames_due"] for one in seen) / players / seconds,
+        "load_cpu_pct": load_pct,
+    }
+    for number, one in enumerate(seen, 1):
+        metrics |= {f"frames.{number}.{at}": frames for at, frames in enumerate(by_second(one["shown_ns"], seconds), 1)}
+    return metrics, {"tardiness": desk.series(late_ns, "release of a frame's display timer to its callback, by the player's stamps")}
+
+
+def _packets(film: str) -> list[tuple[float, int]]:
+    """When each coded frame of a film is due (s), and its bytes."""
+    command = ["ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "packet=pts_time,size", "-of", "csv=p=0", str(ASSETS / f"{film}.mkv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise desk.MeasureError(f"ffprobe could not read {film}.mkv: {done.stderr.strip()[-500:]}")
+    rows = [line.strip().strip(",").split(",") for line in done.stdout.split()]
+    return [(float(when), int(size)) for when, size in rows]
+
+
+def measure_bit_rates(seconds: int) -> tuple[dict, dict]:
+    """The bit rate of each film, second by second, and what CPU time its player takes where nobody else wants any."""
+    metrics: dict[str, float] = {}
+    rates = []
+    streamer = Streamer()
+    try:
+        for number, film in enumerate(FILMS, 1):
+            kbit = [0.0] * seconds
+            for when_s, size in _packets(film):
+                if when_s < seconds:
+                    kbit[int(when_s)] += 8 * size / 1000
+            rates.append(sum(kbit) / seconds)
+            metrics |= {f"kbit.{number}.{at}": rate for at, rate in enumerate(kbit, 1)}
+            (alone,) = _play([film], seconds, 0)
+            metrics |= {
+                f"kbit_{film}": rates[-1],
+                f"cpu_pct_{film}": 100 * alone["cpu_ns"] / SECOND_NS / (seconds + PREROLL_S),
+                f"shown_pct_{film}": 100 * alone["frames_shown"] / alone["frames_due"],
+            }
+    finally:
+        streamer.stop()
+    return metrics | {"jain_kbit": jain(rates), "cpus": os.cpu_count() or 1}, {}
