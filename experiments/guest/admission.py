@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import apps
 import desk
 import frames
+import redline
 import reservations
 import specs
 from desk_tasks import Stage
@@ -105,8 +106,9 @@ def measure(load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]
         apps.rewind()
         refused = _refused(asked)
         reservations.tell(running)
+        hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds), wait=False)
+        time.sleep(redline.FIND_S)
         eye = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
-        hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds - 1), wait=False)
         periods, used_pct = reservations.end(tasks, running, seconds)
         seen, keys = desk.person_result(*eye), desk.person_result(*hand)
     metrics = {

@@ -24,6 +24,8 @@ from desk_tasks import Stage
 #: The film alone, before and after, in seconds.
 BEFORE_S = 3
 AFTER_S = 3
+#: A hand takes so long to find its window, above every ordinary task, and so for 40 ms in which no frame is drawn: before the film is watched.
+FIND_S = 0.5
 #: A bomb's parent forks so many children a second beside a film, at least, before the first of them runs.
 FORKS_PER_S = 400
 #: From there on a reaction is one that a person waits for.
@@ -91,8 +93,9 @@ def end_at_once(group: desk.Group) -> None:
         shutil.rmtree(tree, ignore_errors=True)
 
 
-def _play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, float]]) -> Seen:
-    """Lets a film play for `seconds`, somebody type meanwhile, and `disturb` it after BEFORE_S, which tells its own figures."""
+def _play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, float]], prepare: Callable[[], None] = lambda: None) -> Seen:
+    """Lets a film play for `seconds`, somebody type meanwhile, and `disturb` it after BEFORE_S, which tells its own figures.
+    `prepare` is done FIND_S before it is watched."""
     with Stage() as stage:
         film = apps.film("small")
         stage.take(film.group)
@@ -106,6 +109,8 @@ def _play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, flo
         film.group.read_in()
         apps.rewind()
         hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds - 1), wait=False) if is_typed else None
+        prepare()
+        time.sleep(FIND_S)
         eye = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
         time.sleep(BEFORE_S)
         began_ns = time.monotonic_ns()
@@ -158,7 +163,7 @@ def measure_drag(motions: int, load: str, count: int, seconds: int, seed: int) -
     """A film while a window is dragged in circles over two others that have to draw what it uncovers: Figure 6."""
     promised = [*specs.DESKTOP, specs.Spec("xclient", 5, 30, "R")]
     specs.write(promised)
-    dragged: list[dict] = []
+    hand: list = []
     with Stage() as desktop:
         # Beside the film, not over it: what is uncovered of that would be drawn again, and be counted.
         for number, place in enumerate(("460x260+700+60", "460x260+700+380")):
@@ -166,9 +171,13 @@ def measure_drag(motions: int, load: str, count: int, seconds: int, seed: int) -
         desktop.client("dragged", "--work-us", "100", "--geometry", "400x300+760+120")
         desktop.take(desk.start_load(load, count, seed))
 
-        def drag(_stage: Stage) -> dict[str, float]:
-            dragged.append(desk.person("drag", "dragged", "--circle", "--seconds", str(seconds), "--interval-us", str(1_000_000 // motions)))
-            return {"motions": float(len(dragged[0]["latency_ns"])), "motions_lost": float(dragged[0]["lost"])}
+        def take_hold() -> None:
+            around_ms = int(1000 * (FIND_S + BEFORE_S))
+            interval_us = 1_000_000 // motions
+            words = ("--circle", "--seconds", str(seconds), "--interval-us", str(interval_us), "--around", str(around_ms))
+            hand.extend(desk.person("drag", "dragged", *words, wait=False))
 
-        seen = _play(BEFORE_S + seconds + AFTER_S, False, drag)
-    return seen.metrics(), seen.series() | {"motion_to_redraw": desk.series(dragged[0]["latency_ns"], dragged[0]["source"])}
+        seen = _play(BEFORE_S + seconds + AFTER_S, False, lambda _stage: {}, take_hold)
+        dragged = desk.person_result(*hand)
+    motion = {"motions": float(len(dragged["latency_ns"])), "motions_lost": float(dragged["lost"])}
+    return seen.metrics() | motion, seen.series() | {"motion_to_redraw": desk.series(dragged["latency_ns"], dragged["source"])}

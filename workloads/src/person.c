@@ -33,6 +33,7 @@ struct options {
 	uint64_t interval_ns; /* between two keys or motions, on the average */
 	bool is_timed;	      /* --seconds was given */
 	bool is_circle;
+	uint64_t around_ns; /* drag: before it, the window found, and after it, nothing is done for so long */
 };
 
 struct record {
@@ -45,7 +46,7 @@ struct record {
 static void usage(void)
 {
 	die_usage("usage: person type|watch|drag|start|wander --title T --out FILE [--count N] [--seconds S]\n"
-		  "              [--interval-us N] [--seed N] [--circle]");
+		  "              [--interval-us N] [--seed N] [--circle] [--around MS]");
 }
 
 static struct options parse(int argc, char **argv)
@@ -71,6 +72,8 @@ static struct options parse(int argc, char **argv)
 			options.out = value;
 		else if (!strcmp(argv[i], "--count"))
 			options.count = parse_number("--count", value, 1, 100000);
+		else if (!strcmp(argv[i], "--around"))
+			options.around_ns = parse_number("--around", value, 0, 3600000) * NS_PER_MS;
 		else if (!strcmp(argv[i], "--seconds"))
 			options.seconds = parse_number("--seconds", value, 1, 3600), options.is_timed = true;
 		else if (!strcmp(argv[i], "--interval-us"))
@@ -222,6 +225,8 @@ static void drag_window(struct eye *eye, const struct options *options, struct r
 	struct drag drag = { .is_circle = options->is_circle };
 	XEvent event;
 
+	/* To start, to find it, and to write down in the end takes some 40 ms above every ordinary task each: who watches a film meanwhile sees that. */
+	sleep_until_ns(now_ns() + options->around_ns);
 	grab(eye, &drag, frame);
 	const uint64_t end_ns = now_ns() + options->seconds * NS_PER_S;
 	for (uint64_t next_ns = now_ns(); next_ns < end_ns; next_ns += interval_ns) {
@@ -238,7 +243,7 @@ static void drag_window(struct eye *eye, const struct options *options, struct r
 	/* The window manager still has the pointer: let it end the drag before the window may go away. */
 	eye_button(eye, 1, false);
 	XSync(eye->display, False);
-	sleep_until_ns(now_ns() + 500 * NS_PER_MS);
+	sleep_until_ns(now_ns() + 500 * NS_PER_MS + options->around_ns);
 }
 
 /* Waits for a window that was not there to show its first frame; returns it, or None. */
