@@ -51,7 +51,7 @@ struct ll_consent {
 
 /* Those of one process. Map `coop_consents`, key: u32 number of its page. Writer: the daemon, which has it mapped. */
 struct ll_consents {
-	u64 changes;		/* how often anything below has changed; written last */
+	u64 changes;		/* which of all changes, of any process's, was the last one here; written last */
 	struct ll_consent of[LL_MAX_CONSENTS];
 };
 

@@ -248,7 +248,7 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 		return false;
 	tid = own_tid(p);
 	cell = find_cell(number, tid);
-	uid = BPF_CORE_READ(p, cred, uid.val);
+	uid = BPF_CORE_READ(p, real_cred, uid.val);
 	if (!cell || !admit_user(uid))
 		return false;
 	item = take_item(p->pid);

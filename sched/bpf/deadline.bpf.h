@@ -246,6 +246,9 @@ static void charge_reserved(struct task_struct *p, struct task_ctx *tctx, struct
 	/* What it ran before it held this is charged already. */
 	if ((s64)(tctx->reserve.charged_at_ns - (now - ran_ns)) > 0)
 		ran_ns = now - tctx->reserve.charged_at_ns;
+	/* Another CPU's clock, where that changes it, may be a little behind this. */
+	if ((s64)ran_ns < 0)
+		ran_ns = 0;
 	charge_stint(tctx->reserve.number, cctx, ran_ns, now);
 	if (cctx->runs_deadline_ns && ll_vtime_before(ahead, tctx->vtime) && tctx->class < LL_NR_CLASSES)
 		tctx->vtime = ahead;

@@ -168,7 +168,7 @@ static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32
 		return;
 	__sync_fetch_and_add(&coop_grouped, 1);
 	tctx->coop.gid = gid;
-	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != BPF_CORE_READ(p, cred, euid.val);
+	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != BPF_CORE_READ(p, real_cred, euid.val);
 }
 
 /* @one and @other, both of @cpu and @class, change places in the order of virtual time. */

@@ -83,6 +83,9 @@ static bool may_be_lent_freely(struct task_ctx *of_holder)
 {
 	u64 now = scx_bpf_now(), back_ns = (now - of_holder->lock_lent_ns) / 10;
 
+	/* Another CPU's clock was a little ahead when it was lent the last time: that is no time gone by. */
+	if ((s64)(now - of_holder->lock_lent_ns) <= 0)
+		return of_holder->lock_ran_ns < lock_budget_ns;
 	of_holder->lock_lent_ns = now;
 	of_holder->lock_ran_ns -= back_ns < of_holder->lock_ran_ns ? back_ns : of_holder->lock_ran_ns;
 	return of_holder->lock_ran_ns < lock_budget_ns;

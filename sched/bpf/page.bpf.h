@@ -86,7 +86,7 @@ static struct coop_slot *slot_of_thread(const struct task_struct *p, u32 cell)
 	return slot_in_page(number_of_page(p), cell);
 }
 
-/* How often the consents of the process with page @number have changed so far; 0 where it has no page. */
+/* The last change of the consents of the process with page @number; 0 where there was none, or it has no page. */
 static u64 consents_now(u32 number)
 {
 	struct ll_consents *consents = bpf_map_lookup_elem(&coop_consents, &number);
@@ -97,11 +97,12 @@ static u64 consents_now(u32 number)
 /*
  * The name of the group that @p, whose page is @number, calls @gid: another user's, where it has consent for that, or else its own user's. A
  * consent that is just being changed may be read as the one before: so who goes by it notes consents_now() first, and looks again when that is
- * another.
+ * another. Its own user: not whose rights a file system has it borrow (overlayfs: real_cred). Where it executes a set-user-id file that is
+ * another one, until the daemon sees that this is no longer who connected.
  */
 static u64 group_name(const struct task_struct *p, u32 number, u32 gid)
 {
-	u64 name = (u64)BPF_CORE_READ(p, cred, euid.val) << LL_GROUP_UID_SHIFT | gid;
+	u64 name = (u64)BPF_CORE_READ(p, real_cred, euid.val) << LL_GROUP_UID_SHIFT | gid;
 	struct ll_consents *consents = bpf_map_lookup_elem(&coop_consents, &number);
 	u32 i;
 

@@ -240,21 +240,29 @@ static u64 first_pinned(s32 cpu, const struct cpu_ctx *cctx, u32 class)
 	return ll_vtime_before(clock, first) ? clock : first;
 }
 
+/* The virtual time of @tctx, of @class, with all that it has been forgiven where it was until now. */
+static u64 forgiven_vtime(const struct task_ctx *tctx, u32 class)
+{
+	const struct cpu_ctx *cctx = cpu_ctx_of(tctx->pinned_clock >> 2);
+
+	if (tctx->pinned_clock == NO_PINNED_CLOCK)
+		return tctx->vtime;
+	return tctx->vtime + cctx->forgiven[class_index(class)] - tctx->forgiven;
+}
+
 /*
  * How far @tctx, of @class, is ahead of the first of those whose clock it has gone by: it takes that along, or to go from clock to clock, by changing
  * where one may run, would be a way to be always the first.
  */
 static u64 debt_of(const struct task_ctx *tctx, u32 class)
 {
-	u64 vtime = tctx->vtime, first = class_vtime[class_index(class)];
+	u64 vtime = forgiven_vtime(tctx, class), first = class_vtime[class_index(class)];
 	u32 clock = tctx->pinned_clock;
-	const struct cpu_ctx *cctx = cpu_ctx_of(clock >> 2);
 
 	if (clock != NO_PINNED_CLOCK) {
 		if ((clock & 3) != class)
 			return 0;
-		vtime += cctx->forgiven[class_index(class)] - tctx->forgiven;
-		first = first_pinned(clock >> 2, cctx, class);
+		first = first_pinned(clock >> 2, cpu_ctx_of(clock >> 2), class);
 	}
 	return ll_vtime_before(first, vtime) ? vtime - first : 0;
 }
@@ -264,7 +272,7 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
 {
 	u64 floor = class_vtime[class_index(class)] - PINNED_LAG_NS, first = first_pinned(cpu, cctx, class);
 	bool comes = tctx->pinned_clock != pinned_clock(cpu, class);
-	u64 debt = comes ? debt_of(tctx, class) : 0;
+	u64 debt = comes ? debt_of(tctx, class) : 0, was = forgiven_vtime(tctx, class);
 
 	be_forgiven(tctx, cpu, cctx, class);
 	if (!comes && !woken && ll_vtime_before(tctx->vtime, first))
@@ -277,7 +285,7 @@ static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx
 	if (comes || (woken && ll_vtime_before(tctx->vtime, first)))
 		tctx->vtime = first + debt;
 	if (comes && tctx->pinned_clock != NO_PINNED_CLOCK)
-		tctx->coop.brought_ns = earlier(debt, other_period_ns);
+		tctx->coop.brought_ns = ll_vtime_before(was, tctx->vtime) ? earlier(tctx->vtime - was, other_period_ns) : 0;
 	tctx->pinned_clock = pinned_clock(cpu, class);
 }
 

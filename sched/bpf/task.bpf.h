@@ -37,12 +37,12 @@ struct coop_ctx {
 	u32 queue;		/* the queue it is in; NR_RELEASE_QUEUES: in none */
 	u32 queue_cpu;		/* and that queue's CPU */
 	s32 home;		/* the CPU that it stays on */
-	u32 brought_ns;		/* how far ahead it was of those where it was before */
+	u32 brought_ns;		/* by how much its last move put it ahead */
 	u32 gid;		/* its group's name; 0: it has none */
 	u32 group;		/* and that group's number; 0: none */
 	u32 waits_in_group;	/* it is in the group's queue */
 	u32 is_guest;		/* the group is another user's */
-	u64 consents;		/* how often consents had changed when it entered the group */
+	u64 consents;		/* the last change of its consents when it entered the group */
 };
 
 /* What is known of a task's part in its process's reservation (reserve.bpf.h). */

@@ -43,6 +43,8 @@ impl Consent {
 pub(crate) struct Consents {
     memory: NonNull<c_void>,
     bytes: NonZeroUsize,
+    /// Changes of all pages.
+    changes: AtomicU64,
 }
 
 // SAFETY: it is shared memory, which is only read and written by atomics.
@@ -58,7 +60,11 @@ impl Consents {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, where the kernel finds room for it.
         let memory = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, map.as_fd(), 0) };
-        Ok(Self { memory: memory.context("cannot map the consents of cooperative processes")?, bytes })
+        Ok(Self {
+            memory: memory.context("cannot map the consents of cooperative processes")?,
+            bytes,
+            changes: AtomicU64::new(0),
+        })
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -80,7 +86,8 @@ impl Consents {
             name.store(consent.name(), Ordering::SeqCst);
             gid.store(consent.gid.into(), Ordering::SeqCst);
         }
-        changes.fetch_add(1, Ordering::SeqCst);
+        // Never one that another page has had: a thread that noted it there would take this for what it knows.
+        changes.store(self.changes.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
     }
 
     /// No entry of page `number` is a consent.
