@@ -146,5 +146,7 @@ pub(crate) mod tests {
         assert_eq!((seen.changes, seen.of[7].gid), (2, 0));
         consents.clear(1);
         assert_eq!(read(&map, 1).changes, 2, "there was nothing to be cleared");
+        consents.set(2, 0, Some(Consent { gid: 5, owner: 1000, group: 7 }));
+        assert_eq!(read(&map, 2).changes, 3, "no two pages have the same");
     }
 }
