@@ -157,8 +157,9 @@ def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(gu
     # A tenth, and a tenth of the rest, a period and a slice more or less; the other one's part is by its share alone, a tenth. With a whole budget
     # at each execution: all that admission leaves to it.
     assert 0.12 <= _share(seen[0], seen[-1]) <= 0.25
-    # R_load, after three or four of the window's seconds.
-    assert 5 <= seen[-1]["cpus"][0]["recent_pct"] <= 11
+    # R_load, after three or four of the window's seconds, of which the other one has had a part: 4.9 to 8. It is 3.1 where what ran before an
+    # execution is not told.
+    assert 4 <= seen[-1]["cpus"][0]["recent_pct"] <= 11
 
 
 IDLE = "1000 1000000 100"
