@@ -170,7 +170,7 @@ static void leave_coop(struct task_ctx *tctx)
 /* The cell of page @number whose thread calls itself @tid; 0 where there is none. */
 static u32 find_cell(u32 number, u32 tid)
 {
-	void *page = number < COOP_MAX_PAGES ? bpf_map_lookup_elem(&coop_pages, &number) : NULL;
+	void *page = page_at(number);
 	struct coop_slot *slot;
 	u32 cell;
 

@@ -74,9 +74,15 @@ static u32 number_of_page(const struct task_struct *p)
 	return owner && READ_ONCE(*owner) == tgid ? number : COOP_MAX_PAGES;
 }
 
+/* The page @number; NULL for what number_of_page() says of who has none. */
+static void *page_at(u32 number)
+{
+	return number < COOP_MAX_PAGES ? bpf_map_lookup_elem(&coop_pages, &number) : NULL;
+}
+
 static struct coop_slot *slot_in_page(u32 number, u32 cell)
 {
-	void *page = number < COOP_MAX_PAGES ? bpf_map_lookup_elem(&coop_pages, &number) : NULL;
+	void *page = page_at(number);
 
 	return page ? bpf_map_lookup_elem(page, &cell) : NULL;
 }

@@ -186,7 +186,7 @@ mod tests {
         Some(CoopPages::new(map(MapType::ArrayOfMaps, room, &options), numbers, owners, &consents).unwrap())
     }
 
-    /// The kernel's number of the page that the scheduler would find under `tgid`: as page_of() of coop.bpf.h.
+    /// The kernel's number of the page that the scheduler would find under `tgid`: as number_of_page() of page.bpf.h.
     fn found(pages: &CoopPages, tgid: u32) -> Option<u32> {
         let read = |map: &MapHandle, key: &[u8]| map.lookup(key, MapFlags::ANY).unwrap();
         let number = read(&pages.numbers, &tgid.to_ne_bytes())?;
