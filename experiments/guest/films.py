@@ -7,14 +7,13 @@ device from one streamer.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
 from pathlib import Path
 
 import desk
-from players import BEGIN_S, GROUP, is_one_group, jain, players_here
+from players import BEGIN_S, GROUP, is_one_group, jain, players_here, said
 
 ASSETS = Path("/root/in/assets")
 #: examples/player/make-films: rising bit rates.
@@ -47,14 +46,11 @@ def _play(films: list[str], seconds: int, group: int) -> list[dict]:
     words = ["--display", "none", "--seconds", str(seconds), "--begin-ns", str(begin_ns), "--group", str(group)]
     running = [subprocess.Popen(["player", *words, f"{film}.mkv"], stdout=subprocess.PIPE, text=True) for film in films]
     try:
-        said = [player.communicate()[0] for player in running]
+        return [said(player) for player in running]
     finally:
         for player in running:
             player.kill()
             player.wait()
-    if any(player.returncode for player in running):
-        raise desk.MeasureError(f"players ended with {[player.returncode for player in running]}: their messages are above")
-    return [json.loads(one) for one in said]
 
 
 def by_second(times_ns: list[int], seconds: int) -> list[int]:

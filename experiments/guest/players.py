@@ -289,12 +289,17 @@ def _watch(cast: Cast, running: list[subprocess.Popen], load: desk.Group | None,
     return played
 
 
-def _seen(player: subprocess.Popen, until_ns: int) -> dict:
-    """What a player says of itself, with the timers that were due before `until_ns`."""
-    said = player.communicate()[0]
+def said(player: subprocess.Popen) -> dict:
+    """What a player says of itself at its end."""
+    text = player.communicate()[0]
     if player.returncode != 0:
         raise desk.MeasureError(f"a player ended with status {player.returncode}: its message is above")
-    seen = json.loads(said)
+    return json.loads(text)
+
+
+def _seen(player: subprocess.Popen, until_ns: int) -> dict:
+    """What a player says of itself, with the timers that were due before `until_ns`."""
+    seen = said(player)
     counted = bisect_right(seen["release_ns"], until_ns)
     return seen | {name: seen[name][:counted] for name in ("release_ns", "late_ns")}
 
