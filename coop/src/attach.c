@@ -29,8 +29,8 @@
 /* A daemon that is starved answers late. Looking costs one system call. */
 #define LOOK_NS (1 * NS_PER_MS)
 #define ANSWER_WITHIN_NS (5 * NS_PER_S)
-/* And how long a question about a group may take, the way to a page included. */
-#define ASK_WITHIN_MS 1000
+/* And how long a question about a group may take: the turns of other threads' questions and the way to a page included. */
+#define ASK_WITHIN_NS (1 * NS_PER_S)
 /* How long the end of a daemon can go unnoticed; calls that nobody answers tell sooner that there is no promise. */
 #define ALIVE_NS (100 * NS_PER_MS)
 /* Below the usual limit on descriptors (1024), above what is used by number. */
@@ -299,6 +299,14 @@ void attach_step(u64 now_ns)
 	stretch_end(&stretch);
 }
 
+/* Until @end_ns, for poll(): not less, or who waits would look again and again in the last millisecond. */
+static int left_ms(u64 end_ns)
+{
+	const u64 now_ns = coop_now();
+
+	return now_ns < end_ns ? (int)((end_ns - now_ns) / NS_PER_MS) + 1 : 0;
+}
+
 static void wait_for_page(int patience_ms)
 {
 	step(coop_now());
@@ -325,15 +333,23 @@ void attach_wait(int patience_ms)
 /* The answer to question @number, until @end_ns; what else comes answers one that was given up, or is nonsense. */
 static int hear_answer(u64 number, u64 end_ns, struct coop_reply *reply)
 {
-	struct pollfd one = { .fd = connection, .events = POLLIN };
+	for (int patience_ms = left_ms(end_ns); patience_ms > 0; patience_ms = left_ms(end_ns)) {
+		struct pollfd one = { .fd = connection, .events = POLLIN };
+		const int ready = poll(&one, 1, patience_ms);
 
-	for (u64 now_ns = coop_now(); now_ns < end_ns; now_ns = coop_now()) {
-		if (poll(&one, 1, (int)((end_ns - now_ns) / NS_PER_MS) + 1) <= 0)
+		if (ready < 0 && errno != EINTR)
+			return -errno;
+		if (ready <= 0)
 			continue;
+		/* Other threads of the program may have closed what they found meanwhile, and what stands there now is theirs to read. */
+		if (!is_connection_ours()) {
+			hang_up(coop_now());
+			return -ECONNRESET;
+		}
 		const ssize_t got = recv(connection, reply, sizeof(*reply), MSG_DONTWAIT | MSG_TRUNC);
 
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-			hang_up(now_ns);
+			hang_up(coop_now());
 			return -ECONNRESET;
 		}
 		if (got == (ssize_t)sizeof(*reply) && reply->magic == COOP_ABI_MAGIC && reply->version == COOP_ABI_VERSION && reply->number == number)
@@ -351,9 +367,12 @@ static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply
 	/* One that has ended since the last look is no answer to this. */
 	if (atomic_load(&attach_page))
 		look_whether_alive(coop_now());
-	wait_for_page(ASK_WITHIN_MS);
+	wait_for_page(left_ms(end_ns));
 	if (!atomic_load(&attach_page))
 		return -ENOTCONN;
+	/* Whose answer nobody would wait for is not asked: it would be done, and said not to be. */
+	if (!left_ms(end_ns))
+		return -ETIMEDOUT;
 	ask->number = ++number;
 	if (send(connection, ask, sizeof(*ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*ask)) {
 		hang_up(coop_now());
@@ -364,14 +383,17 @@ static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply
 
 int attach_ask(struct coop_ask *ask, struct coop_reply *reply)
 {
-	const u64 end_ns = coop_now() + ASK_WITHIN_MS * NS_PER_MS;
+	const u64 end_ns = coop_now() + ASK_WITHIN_NS;
+	const struct timespec end = { .tv_sec = (time_t)(end_ns / NS_PER_S), .tv_nsec = (long)(end_ns % NS_PER_S) };
 	struct stretch stretch;
-	int error;
+	int error = -ETIMEDOUT;
 
 	stretch_begin(&stretch);
-	pthread_mutex_lock(&lock);
-	error = ask_daemon(ask, end_ns, reply);
-	pthread_mutex_unlock(&lock);
+	/* Other threads ask, too, and each may have to wait for its own answer. */
+	if (!pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &end)) {
+		error = ask_daemon(ask, end_ns, reply);
+		pthread_mutex_unlock(&lock);
+	}
 	stretch_end(&stretch);
 	return error;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Groups of several users: what is asked of the daemon, and what is made of its answers. */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -116,6 +117,35 @@ CASE(silence_has_an_end, "A daemon that does not answer costs a second, not less
 	CHECK_EQ(coop_share_group(7, &token), -ETIMEDOUT);
 	CHECK(coop_now() - begin_ns >= 1000000000 && coop_now() - begin_ns < 20000000000);
 	CHECK_EQ(server_asked(server), 1);
+	server_stop(server);
+}
+
+static void *ask_in_vain(void *took_ns)
+{
+	struct coop_token token;
+	const u64 begin_ns = coop_now();
+
+	CHECK_EQ(coop_share_group(7, &token), -ETIMEDOUT);
+	*(u64 *)took_ns = coop_now() - begin_ns;
+	return NULL;
+}
+
+CASE(silence_has_the_same_end_for_all,
+     "Where five threads ask a daemon that does not answer, each is told so after a second: 3 on a busy machine, and 5 if each would wait"
+     " a second of its own, one after the other. Who was waiting for its turn all the time has asked nothing, so nothing is done for it later.")
+{
+	struct server *server = server_start(&(struct server_faults){ .is_mute = true });
+	pthread_t threads[5];
+	u64 took_ns[ARRAY_SIZE(threads)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, ask_in_vain, &took_ns[i]), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+		CHECK(took_ns[i] >= 1000 * MS && took_ns[i] < 3000 * MS);
+	}
+	/* The first one's, and that of who had its turn in the last millisecond. */
+	CHECK(server_asked_of_groups(server) >= 1 && server_asked_of_groups(server) <= 2);
 	server_stop(server);
 }
 
