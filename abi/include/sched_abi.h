@@ -43,6 +43,12 @@ enum ll_limits {
 	LL_GROUP_UID_SHIFT = 32,	/* of the user id in a group's name; below is the number that the user has for it */
 };
 
+/* Whose a page is. Map `coop_owners`, key: u32 number of the page. Writer: the daemon, as a whole. */
+struct ll_page_owner {
+	u32 tgid;		/* 0: nobody's */
+	u32 uid;		/* the effective one, when it connected; nobody's page: -1, which no user has */
+};
+
 /* Consent to use another user's group. Words are read and written as a whole, one by one. */
 struct ll_consent {
 	u64 gid;		/* what the process calls it; 0: no consent */
@@ -228,6 +234,7 @@ enum ll_stat_id {
 
 _Static_assert(sizeof(struct ll_rating) == 32, "struct ll_rating crosses the boundary");
 _Static_assert(sizeof(struct ll_edge) == 8, "struct ll_edge crosses the boundary");
+_Static_assert(sizeof(struct ll_page_owner) == 8, "struct ll_page_owner crosses the boundary");
 _Static_assert(sizeof(struct ll_consents) == 136, "struct ll_consents crosses the boundary");
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");

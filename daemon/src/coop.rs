@@ -88,7 +88,7 @@ pub trait Mechanism: Send + Sync + 'static {
     ///
     /// # Errors
     /// As there.
-    fn bind(&self, pid: u32, number: u32) -> Result<()>;
+    fn bind(&self, pid: u32, uid: u32, number: u32) -> Result<()>;
     /// See [`CoopPages::unbind`].
     fn unbind(&self, pid: u32, number: u32);
     /// See [`CoopPages::consent`].
@@ -105,8 +105,8 @@ impl Mechanism for CoopPages {
         Ok(pages.into_iter().map(|page| Page { fd: page.fd, id: page.id, number: page.number }).collect())
     }
 
-    fn bind(&self, pid: u32, number: u32) -> Result<()> {
-        CoopPages::bind(self, pid, number)
+    fn bind(&self, pid: u32, uid: u32, number: u32) -> Result<()> {
+        CoopPages::bind(self, pid, uid, number)
     }
 
     fn unbind(&self, pid: u32, number: u32) {

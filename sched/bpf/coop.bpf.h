@@ -147,7 +147,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 	if (tctx->coop.is_guest) {
 		number = number_of_page(p);
 		if (is_consent_old(tctx, number))
-			change_group(p, tctx, number, tctx->coop.gid);
+			change_group(tctx, number, tctx->coop.gid);
 	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
 	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER)
@@ -306,7 +306,7 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	tctx->coop.user_vtime = request->user_virtual_time;
 	gid = request->gid;
 	if (tctx->coop.gid != gid || (gid && is_consent_old(tctx, number)))
-		change_group(p, tctx, number, gid);
+		change_group(tctx, number, gid);
 }
 
 /* @p yields: most often a call of coop_poll. */

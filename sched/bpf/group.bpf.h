@@ -145,8 +145,8 @@ static bool is_consent_old(const struct task_ctx *tctx, u32 number)
 	return tctx->coop.consents != consents_now(number);
 }
 
-/* The group of @p, whose page is @number, is the one that it calls @gid from now on; 0: none. */
-static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 number, u32 gid)
+/* The group of @tctx, whose page is @number, is the one that it calls @gid from now on; 0: none. */
+static void change_group(struct task_ctx *tctx, u32 number, u32 gid)
 {
 	struct coop_group *group = group_of(tctx->coop.group);
 	u32 barrier;
@@ -156,7 +156,7 @@ static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32
 	/* What is read of consents from here on is no older than that: an atomic whose value is used is a barrier. */
 	barrier = __sync_fetch_and_add(&coop_grouped, 0);
 	barrier_var(barrier);
-	name = group_name(p, number, gid);
+	name = group_name(number, gid);
 	if (gid && tctx->coop.group && group && group->name == name) {
 		tctx->coop.gid = gid;
 		return;
@@ -168,7 +168,7 @@ static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32
 		return;
 	__sync_fetch_and_add(&coop_grouped, 1);
 	tctx->coop.gid = gid;
-	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != BPF_CORE_READ(p, real_cred, euid.val);
+	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != user_of_page(number);
 }
 
 /* @one and @other, both of @cpu and @class, change places in the order of virtual time. */

@@ -37,12 +37,12 @@ struct {
 	__type(value, u32);
 } coop_numbers SEC(".maps");
 
-/* And the tgid by number; 0: nobody's. */
+/* And whose it is by number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, COOP_MAX_PAGES);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct ll_page_owner);
 } coop_owners SEC(".maps");
 
 /*
@@ -65,13 +65,14 @@ struct {
  */
 static u32 number_of_page(const struct task_struct *p)
 {
-	u32 tgid = p->tgid, *found = bpf_map_lookup_elem(&coop_numbers, &tgid), *owner, number;
+	u32 tgid = p->tgid, *found = bpf_map_lookup_elem(&coop_numbers, &tgid), number;
+	struct ll_page_owner *owner;
 
 	if (!found)
 		return COOP_MAX_PAGES;
 	number = READ_ONCE(*found);
 	owner = bpf_map_lookup_elem(&coop_owners, &number);
-	return owner && READ_ONCE(*owner) == tgid ? number : COOP_MAX_PAGES;
+	return owner && READ_ONCE(owner->tgid) == tgid ? number : COOP_MAX_PAGES;
 }
 
 /* The page @number; NULL for what number_of_page() says of who has none. */
@@ -101,14 +102,24 @@ static u64 consents_now(u32 number)
 }
 
 /*
- * The name of the group that @p, whose page is @number, calls @gid: another user's, where it has consent for that, or else its own user's. A
- * consent that is just being changed may be read as the one before: so who goes by it notes consents_now() first, and looks again when that is
- * another. Its own user: not whose rights a file system has it borrow (overlayfs: real_cred). Where it executes a set-user-id file that is
- * another one, until the daemon sees that this is no longer who connected.
+ * The user who connected for page @number. Not whose rights its process has now: a file system may have it borrow some (overlayfs), and where it
+ * executed a set-user-id file the page is still of who did, until the daemon sees that.
  */
-static u64 group_name(const struct task_struct *p, u32 number, u32 gid)
+static u32 user_of_page(u32 number)
 {
-	u64 name = (u64)BPF_CORE_READ(p, real_cred, euid.val) << LL_GROUP_UID_SHIFT | gid;
+	struct ll_page_owner *owner = bpf_map_lookup_elem(&coop_owners, &number);
+
+	return owner ? READ_ONCE(owner->uid) : (u32)-1;
+}
+
+/*
+ * The name of the group that the process with page @number calls @gid: another user's, where it has consent for that, or else its own user's. A
+ * consent that is just being changed may be read as the one before: so who goes by it notes consents_now() first, and looks again when that is
+ * another.
+ */
+static u64 group_name(u32 number, u32 gid)
+{
+	u64 name = (u64)user_of_page(number) << LL_GROUP_UID_SHIFT | gid;
 	struct ll_consents *consents = bpf_map_lookup_elem(&coop_consents, &number);
 	u32 i;
 

@@ -6,8 +6,8 @@ use std::slice;
 
 use limelight_abi::coop::coop_header;
 use limelight_abi::sched::{
-    ll_cpu_load, ll_edge, ll_file, ll_identify_args, ll_proc_stats, ll_publish_args, ll_rating, ll_reservation,
-    ll_reserve_args, ll_spec,
+    ll_cpu_load, ll_edge, ll_file, ll_identify_args, ll_page_owner, ll_proc_stats, ll_publish_args, ll_rating,
+    ll_reservation, ll_reserve_args, ll_spec,
 };
 
 /// A type of the boundary: plain integers, no padding the compiler chose, any bit pattern valid.
@@ -43,6 +43,8 @@ unsafe impl Plain for ll_reserve_args {}
 #[cfg(test)]
 // SAFETY: as above.
 unsafe impl Plain for limelight_abi::sched::ll_consents {}
+// SAFETY: as above.
+unsafe impl Plain for ll_page_owner {}
 // SAFETY: a struct of fixed-width integers without holes, whose size `coop_abi.h` asserts.
 unsafe impl Plain for coop_header {}
 

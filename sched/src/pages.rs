@@ -20,6 +20,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use limelight_abi::coop::{
     COOP_ABI_MAGIC, COOP_ABI_VERSION, COOP_CELL_BYTES, COOP_MAX_SLOTS, COOP_PAGE_CELLS, coop_header,
 };
+use limelight_abi::sched::ll_page_owner;
 
 use crate::bytes;
 use crate::consents::{Consent, Consents};
@@ -33,8 +34,8 @@ const HEADER: coop_header = coop_header {
     reserved: [0; 14],
 };
 
-/// Who owns a page that is nobody's: no process has this number.
-const NOBODY: u32 = 0;
+/// Who owns a page that is nobody's: no process has this number, and no user that one.
+const NOBODY: ll_page_owner = ll_page_owner { tgid: 0, uid: u32::MAX };
 
 /// The pages of a loaded scheduler, for any thread. They outlive the scheduler and are of no use to the next one.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub struct CoopPages {
     pages: MapHandle,
     /// Numbers by thread group id.
     numbers: MapHandle,
-    /// Thread group ids by number; 0: nobody's.
+    /// Owners by number.
     owners: MapHandle,
     /// Groups of other users, by number.
     consents: Consents,
@@ -101,12 +102,13 @@ impl CoopPages {
         Ok(CoopPage { fd, id, number })
     }
 
-    /// Let the scheduler find the page under `number`, which must be nobody's, under `tgid`. Does not wait.
+    /// Let the scheduler find the page under `number`, which must be nobody's, under `tgid`, as that of `uid`: whose groups its threads name. Does not wait.
     ///
     /// # Errors
     /// There is one under `tgid`, or there is no room for another one.
-    pub fn bind(&self, tgid: u32, number: u32) -> Result<()> {
-        self.own(number, tgid).with_context(|| format!("cannot enter the owner of page {number}"))?;
+    pub fn bind(&self, tgid: u32, uid: u32, number: u32) -> Result<()> {
+        self.own(number, ll_page_owner { tgid, uid })
+            .with_context(|| format!("cannot enter the owner of page {number}"))?;
         let bound = self.numbers.update(&tgid.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::NO_EXIST);
         if bound.is_err() {
             let _ = self.own(number, NOBODY);
@@ -129,8 +131,8 @@ impl CoopPages {
         self.consents.set(number, place, consent);
     }
 
-    fn own(&self, number: u32, tgid: u32) -> libbpf_rs::Result<()> {
-        self.owners.update(&number.to_ne_bytes(), &tgid.to_ne_bytes(), MapFlags::ANY)
+    fn own(&self, number: u32, owner: ll_page_owner) -> libbpf_rs::Result<()> {
+        self.owners.update(&number.to_ne_bytes(), bytes::of(&owner), MapFlags::ANY)
     }
 
     /// Does anybody still hold the page of this number, mapped or by a descriptor? Without CAP_SYS_ADMIN nobody seems to.
@@ -165,8 +167,10 @@ fn blank_page() -> Result<MapHandle> {
 mod tests {
     use super::*;
 
-    fn map(of: MapType, room: u32, options: &bpf_map_create_opts) -> MapHandle {
-        MapHandle::create(of, Some("test"), 4, 4, room, options).unwrap()
+    const UID: u32 = 1000;
+
+    fn map(of: MapType, value_bytes: usize, room: u32, options: &bpf_map_create_opts) -> MapHandle {
+        MapHandle::create(of, Some("test"), 4, value_bytes as u32, room, options).unwrap()
     }
 
     /// Maps like the scheduler's, with room for so many pages; none where the kernel does not let this test make one.
@@ -180,20 +184,24 @@ mod tests {
         };
         let plain = bpf_map_create_opts { sz: mem::size_of::<bpf_map_create_opts>() as _, ..Default::default() };
         let options = bpf_map_create_opts { inner_map_fd: like.as_fd().as_raw_fd() as u32, ..plain };
-        let numbers = map(MapType::Hash, room, &plain);
-        let owners = map(MapType::Array, room, &plain);
+        let numbers = map(MapType::Hash, 4, room, &plain);
+        let owners = map(MapType::Array, mem::size_of::<ll_page_owner>(), room, &plain);
         let consents = crate::consents::tests::map(room).unwrap();
-        Some(CoopPages::new(map(MapType::ArrayOfMaps, room, &options), numbers, owners, &consents).unwrap())
+        Some(CoopPages::new(map(MapType::ArrayOfMaps, 4, room, &options), numbers, owners, &consents).unwrap())
     }
 
     /// The kernel's number of the page that the scheduler would find under `tgid`: as number_of_page() of page.bpf.h.
     fn found(pages: &CoopPages, tgid: u32) -> Option<u32> {
         let read = |map: &MapHandle, key: &[u8]| map.lookup(key, MapFlags::ANY).unwrap();
         let number = read(&pages.numbers, &tgid.to_ne_bytes())?;
-        if read(&pages.owners, &number)? != tgid.to_ne_bytes() {
+        if read(&pages.owners, &number)?[..4] != tgid.to_ne_bytes() {
             return None;
         }
         read(&pages.pages, &number).map(|id| u32::from_ne_bytes(id.try_into().unwrap()))
+    }
+
+    fn owner(pages: &CoopPages, number: u32) -> ll_page_owner {
+        bytes::read(&pages.owners.lookup(&number.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap()).unwrap()
     }
 
     /// A page is found under the number of the process that it is bound to, as long as it is; a process has one.
@@ -203,14 +211,16 @@ mod tests {
         let made = pages.replace(&[], &[0, 1, 3]).unwrap();
         assert_eq!(made.iter().map(|page| page.number).collect::<Vec<_>>(), [0, 1, 3]);
         assert_eq!(found(&pages, 100), None);
-        pages.bind(100, 3).unwrap();
-        pages.bind(101, 1).unwrap();
+        pages.bind(100, UID, 3).unwrap();
+        pages.bind(101, UID, 1).unwrap();
         assert_eq!((found(&pages, 100), found(&pages, 101)), (Some(made[2].id), Some(made[1].id)));
-        assert!(format!("{:#}", pages.bind(100, 0).unwrap_err()).contains("process 100"));
+        assert!(format!("{:#}", pages.bind(100, UID, 0).unwrap_err()).contains("process 100"));
         assert_eq!(found(&pages, 100), Some(made[2].id));
+        assert_eq!(owner(&pages, 3), ll_page_owner { tgid: 100, uid: UID });
         pages.unbind(100, 3);
+        assert_eq!(owner(&pages, 3), NOBODY, "a program that has found the number yet names no user's groups");
         assert_eq!((found(&pages, 100), found(&pages, 101)), (None, Some(made[1].id)));
-        pages.bind(100, 0).unwrap();
+        pages.bind(100, UID, 0).unwrap();
         assert_eq!(found(&pages, 100), Some(made[0].id));
     }
 
@@ -220,7 +230,7 @@ mod tests {
         let (Some(pages), Some(map)) = (pages(2), crate::consents::tests::map(2)) else { return };
         let pages = CoopPages { consents: Consents::new(&map).unwrap(), ..pages };
         pages.replace(&[], &[0, 1]).unwrap();
-        pages.bind(100, 1).unwrap();
+        pages.bind(100, UID, 1).unwrap();
         pages.consent(1, 0, Some(Consent { gid: 5, owner: 1000, group: 7 }));
         pages.unbind(100, 1);
         let seen = crate::consents::tests::read(&map, 1);
@@ -232,12 +242,12 @@ mod tests {
     fn a_number_is_given_a_new_page() {
         let Some(pages) = pages(2) else { return };
         let old = pages.replace(&[], &[0]).unwrap();
-        pages.bind(100, 0).unwrap();
+        pages.bind(100, UID, 0).unwrap();
         pages.unbind(100, 0);
         let other = pages.replace(&[0], &[1]).unwrap();
         assert!(pages.replace(&[], &[]).unwrap().is_empty());
         let new = pages.replace(&[], &[0]).unwrap();
-        pages.bind(101, 0).unwrap();
+        pages.bind(101, UID, 0).unwrap();
         assert_eq!(found(&pages, 101), Some(new[0].id));
         assert!(new[0].id != old[0].id && new[0].id != other[0].id);
         assert!(pages.replace(&[], &[2]).is_err());

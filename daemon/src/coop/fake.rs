@@ -139,7 +139,7 @@ impl Mechanism for Pages {
         Ok(pages)
     }
 
-    fn bind(&self, pid: u32, number: u32) -> Result<()> {
+    fn bind(&self, pid: u32, _uid: u32, number: u32) -> Result<()> {
         let mut entered = self.0.entered.lock().unwrap();
         assert!(entered.pages[&number].is_some() && entered.used.insert(number), "page {number} was somebody's");
         assert!(entered.bound.insert(pid, number).is_none(), "two pages of process {pid}");

@@ -366,7 +366,7 @@ impl<M: Mechanism> Server<M> {
 
     /// Give a client the page, which is its process's from now on.
     fn bind(&mut self, id: ClientId, peer: &Peer, page: Page) {
-        if let Err(error) = self.mechanism.bind(peer.pid, page.number) {
+        if let Err(error) = self.mechanism.bind(peer.pid, peer.uid, page.number) {
             self.report(format!("{error:#}; its process goes without"));
             self.pool.retire(&page);
             return self.refuse(id, Errno::EAGAIN);
