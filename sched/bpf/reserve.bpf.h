@@ -139,7 +139,7 @@ static void charge_stint(u32 number, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
 	if (is_entitled(&reservation->r, now - ran_ns))
 		how = cctx->runs_deadline_ns ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
 	if (how & CHARGE_HOME)
-		cctx->reserved_ns += ran_ns;
+		__sync_fetch_and_add(&cctx->reserved_ns, ran_ns);
 	charge_reservation(number, ran_ns, now, how);
 }
 
@@ -548,6 +548,10 @@ int BPF_PROG(ll_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm 
 		return_item(tctx);
 	file = file_of(BPF_CORE_READ(bprm, file, f_inode));
 	charge_until_now(tctx);
+	/*
+	 * Whose reservation ends here keeps the slice that it had of it until the next tick or so: each execution wakes RCU's thread, which goes
+	 * before it, and then whose turn it is is found anew. Who goes to and fro between two programs gains nothing by that, measured.
+	 */
 	execute(p, tctx, &file);
 	return 0;
 }
