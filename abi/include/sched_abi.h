@@ -209,6 +209,7 @@ struct ll_reserve_args {
 	X(dispatched_hucout, "tasks of class HUCOUT taken from their queue")                                            \
 	X(dispatched_other, "tasks of class OTHER taken from their queue")                                              \
 	X(share_grants, "slices that the guaranteed share gave to a lower class while a higher one waited")             \
+	X(kthreads_passed, "times that a kernel thread working for others made way for a HuC task")                     \
 	X(rescues, "tasks moved ahead because they had waited too long")                                                \
 	X(edges_recorded, "wake-ups recorded as edges of the dependency graph")                                         \
 	X(edges_lost, "wake-ups not recorded because the edge map was full")                                            \

@@ -435,22 +435,31 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	return false;
 }
 
-/*
- * Outside of a dispatch: have the first that waits for class OTHER preempt what runs on this CPU, @cpu. False where it may not run here,
- * another CPU was faster, or the running task has to be told by a kick: older kernels move the other one and no more.
- */
-static bool preempt_by_first(s32 cpu)
+/* Outside of a dispatch: have the first that waits for @class run next on @cpu. False where it may not, or another CPU was faster. */
+static bool move_first(s32 cpu, u32 class)
 {
-	struct task_struct *current = bpf_get_current_task_btf(), *p;
-	bool told = current->scx.slice, moved = false;
+	bool moved = false;
+	struct task_struct *p;
 
 	bpf_rcu_read_lock();
-	bpf_for_each(scx_dsq, p, shared_queue(llc_of(cpu), LL_CLASS_OTHER), 0) {
+	bpf_for_each(scx_dsq, p, shared_queue(llc_of(cpu), class), 0) {
 		moved = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, SCX_ENQ_PREEMPT);
 		break;
 	}
 	bpf_rcu_read_unlock();
+	return moved;
+}
+
+/*
+ * Outside of a dispatch: have the first that waits for class OTHER preempt what runs on this CPU, @cpu. False also where the running task has to be
+ * told by a kick: older kernels move the other one and no more.
+ */
+static bool preempt_by_first(s32 cpu)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	bool told = current->scx.slice, moved = move_first(cpu, LL_CLASS_OTHER);
+
 	if (moved)
 		count(LL_STAT_dispatched_other);
 	return moved && told && !current->scx.slice;

@@ -45,13 +45,17 @@ static __always_inline u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u
 
 /*
  * The slice of a kernel thread that runs on @cctx before everybody; where nobody could want to come before it, it may as well go on. One that works
- * for others (the writeback of a disk, say, for milliseconds in one go) makes way for a release once it has run for kthread_first_ns.
+ * for others (the writeback of a disk, say, for milliseconds in one go) makes way for a release or a HuC task once it has run for kthread_first_ns.
  */
-static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
 	u64 next;
 
+	cctx->kthread_waits = 0;
 	if (works_for_others(p)) {
+		if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+			return left_before_huc(cctx, now);
+		cctx->huc_waits_at_ns = 0;
 		next = cctx->coop_threads ? next_release(cctx, LL_CLASS_OTHER, true) : COOP_ABI_NEVER;
 		next = next > cctx->coop_now_ns ? next - cctx->coop_now_ns : 0;
 		return next < kthread_first_ns ? kthread_first_ns : next < other_slice_max_ns ? next : other_slice_max_ns;
@@ -59,6 +63,15 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 	if (!(tracking | cctx->coop_threads | cctx->reservations) || tctx->indirect_ran_ns >= kthread_first_ns)
 		return other_slice_max_ns;
 	return kthread_first_ns - tctx->indirect_ran_ns;
+}
+
+/* The slice of a HuC task that runs on @cctx now, perhaps before a kernel thread that it has passed. */
+static __always_inline u64 slice_of_huc(struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	u64 slice = slice_of(tctx);
+
+	cctx->huc_waits_at_ns = 0;
+	return cctx->kthread_waits ? earlier(slice, kthread_waits_ns) : slice;
 }
 
 /* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
@@ -72,9 +85,9 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
 	note_virtual_time(p, tctx, cctx, now);
 	if (tctx->class == LL_CLASS_KTHREAD)
-		slice = slice_of_kthread(p, tctx, cctx);
+		slice = slice_of_kthread(p, tctx, cctx, now);
 	else
-		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of(tctx) : slice_of_other(cctx, overtook, now);
+		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of_huc(tctx, cctx) : slice_of_other(cctx, overtook, now);
 	cctx->runs_deadline_ns = 0;
 	if (cctx->reservations | tctx->reserve.number)
 		slice = slice_until_deadline(p, tctx, cpu, slice, now);

@@ -100,19 +100,53 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * The slice of a kernel thread on this CPU, @cpu, is over, and others of its kind wait behind it: they would have their time, one after the other,
- * before a dispatch is asked for a release. So the due one is put before them, if there is one.
+ * For how much longer kernel threads that work for others run on @cctx before a HuC task that waits there: for kthread_first_ns altogether from when
+ * it came, or, of the one that ran then, from when that began.
  */
-static void put_release_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
+static u64 left_before_huc(struct cpu_ctx *cctx, u64 now)
+{
+	u64 end;
+
+	if (!cctx->huc_waits_at_ns)
+		cctx->huc_waits_at_ns = cctx->running_since_ns;
+	end = cctx->huc_waits_at_ns + kthread_first_ns;
+	return (s64)(end - now) > AT_ONCE_NS ? end - now : AT_ONCE_NS;
+}
+
+/* A kernel thread on @cctx that works for others is about to be put behind a HuC task, which has it wait for kthread_waits_ns at most. */
+static void let_huc_pass(struct cpu_ctx *cctx)
+{
+	cctx->kthread_gives_way = 1;
+	cctx->kthread_waits = 1;
+	count(LL_STAT_kthreads_passed);
+}
+
+/* Put the first HuC task that waits before the kernel threads that wait for this CPU, @cpu. */
+static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (cctx->kthread_gives_way || !more_urgent_waits(cctx, LL_CLASS_OTHER))
+		return;
+	if (left_before_huc(cctx, scx_bpf_now()) == AT_ONCE_NS && (move_first(cpu, LL_CLASS_HUCIN) || move_first(cpu, LL_CLASS_HUCOUT)))
+		let_huc_pass(cctx);
+}
+
+/*
+ * The slice of a kernel thread on this CPU, @cpu, is over, and others of its kind wait behind it: they would have their time, one after the other,
+ * before a dispatch is asked. So who they make way for, a due release or a HuC task, is put before them.
+ */
+static void put_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->class != LL_CLASS_KTHREAD || cctx->reservations || cpu != bpf_get_smp_processor_id())
 		return;
 	if (!scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) || !works_for_others(bpf_get_current_task_btf()))
 		return;
-	look_at_coop_clock(cctx);
-	bpf_rcu_read_lock();
-	give_way(cpu, cctx, SCX_ENQ_PREEMPT);
-	bpf_rcu_read_unlock();
+	if (cctx->coop_threads) {
+		look_at_coop_clock(cctx);
+		bpf_rcu_read_lock();
+		give_way(cpu, cctx, SCX_ENQ_PREEMPT);
+		bpf_rcu_read_unlock();
+	}
+	put_huc_before_kthreads(cpu, cctx);
 }
 
 /* The timer of CPU *@key fires: end the slice that is over, or come back when it will be. */
@@ -130,8 +164,7 @@ static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 		return 0;
 	}
 	cctx->slice_end_ns = 0;
-	if (cctx->coop_threads)
-		put_release_before_kthreads(*key, cctx);
+	put_before_kthreads(*key, cctx);
 	if (!settle_slice_end(*key, cctx, now))
 		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
 	return 0;
@@ -151,15 +184,19 @@ static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 }
 
 /*
- * @tctx woke up ahead of the task of its own HuC class that runs on this CPU, and waits: it does so until that one has caught up,
- * not for a whole slice of 20 ms. A player's threads would lose frames to each other.
+ * @tctx, of a HuC class, woke up and waits for this CPU. Ahead of a task of its own class it does so until that one has caught up, not for a whole
+ * slice of 20 ms: a player's threads would lose frames to each other. For a kernel thread that works for others, until that has had its time.
  */
 static void share_slice(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	u64 now = scx_bpf_now(), left_ns;
 	s64 ahead;
 
-	if (cctx->class != tctx->class || !is_huc_class(tctx->class) || cpu != bpf_get_smp_processor_id())
+	if (!is_huc_class(tctx->class) || cpu != bpf_get_smp_processor_id())
+		return;
+	if (cctx->class == LL_CLASS_KTHREAD && works_for_others(bpf_get_current_task_btf()))
+		shorten_slice(cpu, cctx, left_before_huc(cctx, now), now);
+	if (cctx->class != tctx->class)
 		return;
 	ahead = tctx->vtime + preempt_lag_ns - running_vtime(cctx, now);
 	left_ns = ahead > 0 ? (u64)ahead * 1000 / vtime_rate_pm(cctx) : 0;

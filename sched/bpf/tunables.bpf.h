@@ -82,6 +82,13 @@ const volatile u64 lock_budget_ns = 500000000;
  */
 const volatile u64 kthread_first_ns = 250000;
 
+/*
+ * And for how long one that works for others, and has had that, then waits for a HuC task that goes on: beside that it has a ninth of the CPU, and
+ * there is a bound for who waits for its work. Beside programs that make and end threads all the time the workers that free their stacks take up
+ * to 2.7 ms in one go.
+ */
+const volatile u64 kthread_waits_ns = 2000000;
+
 /* For how much CPU a login is of class HUCOUT: as long as one is to take at most, beside whatever else there is. */
 const volatile u64 login_budget_ns = 2000000000;
 
