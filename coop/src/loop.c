@@ -8,7 +8,8 @@
  * work, or when it has nothing to do and sleeps.
  *
  * The promises: due timers before anything else, in order. A descriptor waits for no more than the due timers, the ready descriptors
- * and PASS_NS of best-effort events. Whatever the scheduler advises, a pass without a due timer runs one event: who was
+ * and PASS_NS of best-effort events, and somebody else's turn after each of these. Whatever the scheduler advises, a pass runs one ready
+ * descriptor, and one without a due timer an event: who was
  * given the CPU without having been due has at least a minimum slice (100 us in the paper), and coop_slack (1 ms) beyond it.
  *
  * What it is bad at: an event that runs long delays all others of its thread, and timers that are always due starve the rest.
@@ -48,6 +49,7 @@ struct coop {
 	struct advice advice;		/* and what is made of it: yield_by_ns is never further away than PERIOD_NS */
 	struct epoll_event ready[READY_AT_ONCE];
 	int ready_count;
+	bool more_ready;		/* some of them were left for after somebody else's turn */
 	bool dispatching;		/* inside coop_dispatch() or coop_run() */
 	bool running;			/* inside coop_run(): nobody else's loop waits for the end of a pass */
 	bool stopped;
@@ -313,27 +315,8 @@ static int run_timers(struct coop *coop)
 	return ran;
 }
 
-static int run_descriptors(struct coop *coop)
-{
-	int ran = 0;
-
-	if (coop->descriptors.count && !coop->ready_count)
-		coop->ready_count = epoll_wait(coop->epoll_fd, coop->ready, READY_AT_ONCE, 0);
-	for (int i = 0; i < coop->ready_count && !coop->stopped; i++) {
-		struct coop_event *event = coop->ready[i].data.ptr;
-
-		if (!event)
-			continue;
-		event->revents = coop->ready[i].events;
-		run_event(coop, event);
-		ran++;
-	}
-	coop->ready_count = 0;
-	return ran;
-}
-
-/* Is it somebody else's turn, as far as this thread was told? */
-static bool has_to_yield(struct coop *coop, u64 now_ns)
+/* Is it over, the time that this thread was told? */
+static bool is_turn_over(struct coop *coop, u64 now_ns)
 {
 	struct advice advice = coop->heard;
 
@@ -341,8 +324,38 @@ static bool has_to_yield(struct coop *coop, u64 now_ns)
 	if (coop->thread->call == coop->call && thread_hear_again(coop->thread, &advice) &&
 	    (advice.yield_by_ns != coop->heard.yield_by_ns || advice.user_virtual_time != coop->heard.user_virtual_time))
 		take_advice(coop, &advice);
-	return now_ns >= coop->advice.yield_by_ns ||
+	return now_ns >= coop->advice.yield_by_ns;
+}
+
+/* Is it somebody else's turn, as far as this thread was told? */
+static bool has_to_yield(struct coop *coop, u64 now_ns)
+{
+	return is_turn_over(coop, now_ns) ||
 	       (coop->best_effort.count && queue_first_key(&coop->best_effort) > coop->advice.user_virtual_time);
+}
+
+/* Those that are left are ready still when the kernel is asked the next time, and come before the ones that ran: these are new to it. */
+static int run_descriptors(struct coop *coop)
+{
+	int ran = 0;
+
+	coop->more_ready = false;
+	if (coop->descriptors.count && !coop->ready_count)
+		coop->ready_count = epoll_wait(coop->epoll_fd, coop->ready, READY_AT_ONCE, 0);
+	for (int i = 0; i < coop->ready_count && !coop->stopped; i++) {
+		struct coop_event *event = coop->ready[i].data.ptr;
+
+		if (!event)
+			continue;
+		coop->more_ready = ran && is_turn_over(coop, coop_now());
+		if (coop->more_ready)
+			break;
+		event->revents = coop->ready[i].events;
+		run_event(coop, event);
+		ran++;
+	}
+	coop->ready_count = 0;
+	return ran;
 }
 
 /* Does the pass that began at `begin_ns` end now, because descriptors wait, or somebody else's loop does? */
@@ -401,7 +414,7 @@ static int ask_scheduler(struct coop *coop, int64_t timeout_ns)
 	if (release_ns <= now_ns && coop->thread->promise == COOP_PROMISE_NONE)
 		/* Nobody would give the CPU back for it. */
 		return 0;
-	if (coop->best_effort.count || release_ns <= now_ns) {
+	if (coop->best_effort.count || coop->more_ready || release_ns <= now_ns) {
 		if (has_to_yield(coop, now_ns))
 			yield(coop);
 		return 0;

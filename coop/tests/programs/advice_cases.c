@@ -94,6 +94,34 @@ CASE(who_was_due_runs_its_timers_and_yields,
 	server_stop(server);
 }
 
+static void stop_after_20(struct coop *coop, struct coop_event *event)
+{
+	CHECK_EQ(calls == 20 ? coop_stop(coop) : coop_submit(coop, event), 0);
+}
+
+CASE(it_yields_between_ready_descriptors,
+     "With every slice over before it begins, of 20 descriptors that are ready one runs in each turn, none twice: what each does is short, all of it is not.")
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event work = best_effort_of(1, stop_after_20, NULL), readers[20];
+	int ends[2];
+
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(write(ends[1], "x", 1), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		readers[i] = descriptor_of(dup(ends[0]), POLLIN, count, NULL);
+		CHECK_EQ(coop_submit(coop, &readers[i]), 0);
+	}
+	answer_with(0, 0, COOP_NEVER, COOP_STANDING_GOOD);
+	CHECK_EQ(coop_submit(coop, &work), 0);
+	yields = 0;
+	CHECK_EQ(coop_run(coop), 0);
+	CHECK(yields >= 20);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
 static int yields_at[11];
 
 static void note_yields(struct coop *coop, struct coop_event *event)
