@@ -27,6 +27,10 @@
 #define PIECE_NS (100 * NS_PER_US)
 /* Macroblocks, in pairs: what is coded may be larger than what is to be seen. */
 #define ROUNDING 32
+/* Parameters before an I frame's slices that are worth comparing: a hundred bytes, and what an encoder says of itself. */
+#define HEAD_BYTES 1024
+/* The type of NAL unit of a frame at which a decoder forgets what was before (IDR). Other slices and their parts have those from 1 on. */
+#define NAL_REFRESH 5
 
 struct decoder {
 	AVCodecContext *codec;
@@ -36,6 +40,8 @@ struct decoder {
 	struct coroutine *coroutine;
 	uint32_t width, height;
 	uint64_t begin_ns;		/* of the piece */
+	uint8_t head[HEAD_BYTES];	/* what stood before the slices of the last I frame that libavcodec was given with it */
+	int head_bytes;
 	/* The frame that is being decoded. */
 	uint8_t *pixels;
 	size_t stride;
@@ -51,6 +57,23 @@ static bool is_as_told(const struct decoder *decoder, const AVFrame *frame)
 	       (frame->format == AV_PIX_FMT_YUV420P || frame->format == AV_PIX_FMT_YUVJ420P);
 }
 
+static void pause_if_long(struct decoder *decoder)
+{
+	if (coop_now() - decoder->begin_ns >= PIECE_NS)
+		coroutine_pause(decoder->coroutine);
+}
+
+/* A frame's head has been read. */
+static int get_buffer(AVCodecContext *codec, AVFrame *frame, int flags)
+{
+	int error;
+
+	pause_if_long(codec->opaque);
+	error = avcodec_default_get_buffer2(codec, frame, flags);
+	pause_if_long(codec->opaque);
+	return error;
+}
+
 /* A band is ready: `count` lines from `first`, of a picture that may have more than is to be seen. */
 static void on_band(AVCodecContext *codec, const AVFrame *frame, int offset[AV_NUM_DATA_POINTERS], int first, int type, int count)
 {
@@ -60,6 +83,7 @@ static void on_band(AVCodecContext *codec, const AVFrame *frame, int offset[AV_N
 	const int strides[4] = { (int)decoder->stride };
 
 	(void)type;
+	pause_if_long(decoder);
 	if (!is_as_told(decoder, frame) || (uint32_t)first != from || until <= from) {
 		/* The lines beyond the last that is to be seen come here, too. */
 		decoder->is_damaged |= (uint32_t)first < decoder->height && (uint32_t)first != from;
@@ -70,14 +94,49 @@ static void on_band(AVCodecContext *codec, const AVFrame *frame, int offset[AV_N
 		sws_scale(decoder->convert, source, frame->linesize, (int)from, (int)(until - from), target, strides);
 		decoder->lines = until;
 	}
-	if (coop_now() - decoder->begin_ns >= PIECE_NS)
-		coroutine_pause(decoder->coroutine);
+	pause_if_long(decoder);
+}
+
+/* Where the first NAL unit of a slice begins, or one of a part of it; `bytes` where there is none. Its type says what frame it is. */
+static int find_slice(const uint8_t *data, int bytes, int *type)
+{
+	for (int at = 0; at + 3 < bytes; at++) {
+		*type = data[at + 3] & 0x1f;
+		if (data[at] == 0 && data[at + 1] == 0 && data[at + 2] == 1 && *type >= 1 && *type <= NAL_REFRESH)
+			return at;
+	}
+	*type = 0;
+	return bytes;
+}
+
+/*
+ * Begins an I frame. Two things that libavcodec would do there take it a millisecond each in one go, and are left out where they come to nothing: to forget
+ * all that was before, where the frame says that itself, and to read the same parameters as the last time, of which it makes tables.
+ */
+static void begin_afresh(struct decoder *decoder)
+{
+	AVPacket *packet = decoder->packet;
+	int type, head_bytes = find_slice(packet->data, packet->size, &type);
+
+	if (type != NAL_REFRESH) {
+		avcodec_flush_buffers(decoder->codec);
+		pause_if_long(decoder);
+	}
+	if (head_bytes > (int)sizeof(decoder->head))
+		return;
+	if (head_bytes == decoder->head_bytes && !memcmp(packet->data, decoder->head, (size_t)head_bytes)) {
+		packet->data += head_bytes;
+		packet->size -= head_bytes;
+		return;
+	}
+	memcpy(decoder->head, packet->data, (size_t)head_bytes);
+	decoder->head_bytes = head_bytes;
 }
 
 static void decode_frame(struct decoder *decoder)
 {
 	if (decoder->is_afresh)
-		avcodec_flush_buffers(decoder->codec);
+		begin_afresh(decoder);
 	if (avcodec_send_packet(decoder->codec, decoder->packet) < 0)
 		decoder->is_damaged = true;
 	av_packet_unref(decoder->packet);
@@ -108,6 +167,7 @@ static void open_codec(struct decoder *decoder)
 		die(STATUS_FAILED, "libavcodec has no decoder of H.264, or no memory is left", "install Debian's libavcodec", "cannot decode");
 	decoder->codec->opaque = decoder;
 	decoder->codec->draw_horiz_band = on_band;
+	decoder->codec->get_buffer2 = get_buffer;
 	decoder->codec->thread_count = 1;
 	/* A frame that says it is larger is refused before memory is taken for it. */
 	decoder->codec->max_pixels = (int64_t)(decoder->width + ROUNDING) * (decoder->height + ROUNDING);
