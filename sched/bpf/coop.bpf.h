@@ -186,9 +186,10 @@ static u32 find_cell(u32 number, u32 tid)
 
 /*
  * Probation. Whoever runs on after its slice for longer than coop_slack_ns is forgiven that at its next call, as the paper has it; and could do it
- * again and again, and each time others' releases would be late by the slack. So it has but a part of that before others' releases, until it has
- * yielded in time: once after the first offence, which may be chance, and eight times as often after each further one. The part is enough for
- * an event of 0.1 ms: who gets by with that loses nothing. Offences are forgotten one by one.
+ * again and again, and each time others' releases would be late by the slack. So it has but a part of that before others' releases in one go, until it
+ * has yielded in time: once after the first offence, which may be chance, and eight times as often after each further one. Who takes longer than the part
+ * is preempted, and goes on when those that are due have run; demoted it is where all of its stretches since its call come to the slack, as anybody. So an
+ * honest program whose events take 0.5 ms, and one in a hundred too long, keeps its own releases. Offences are forgotten one by one.
  *
  * What it is bad at: somebody who knows of it, and yields in time for as often as is asked, in between.
  */
@@ -229,13 +230,13 @@ static void end_beyond(struct task_ctx *tctx)
 /* How long @tctx has to yield by itself after @end, the end of its slice, where the next release of others is @next. */
 static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
 {
-	u64 slack = coop_slack_ns / PROBATION_PART;
+	u64 slack = coop_slack_ns / PROBATION_PART, left = coop_slack_ns - tctx->coop.beyond_ns;
 
 	if (!tctx->coop.probation)
 		return coop_slack_ns;
 	if (next > end)
 		slack += next - end;
-	return slack < coop_slack_ns ? slack : coop_slack_ns;
+	return slack < left ? slack : left;
 }
 
 /* @p, which yields, becomes cooperative if its process has a page, and it a slot there. */
@@ -330,6 +331,13 @@ static void sleep_coop(struct task_struct *p, struct task_ctx *tctx)
 		submit_release(tctx, tctx->coop.home, RELEASE_SLEEPS);
 }
 
+/* @tctx, on probation, was preempted before its slack was over: all that are due @now go before it, though its own release may be earlier. */
+static void let_due_first(struct task_ctx *tctx, u64 now)
+{
+	if (tctx->coop.release_ns < now)
+		tctx->coop.release_ns = now;
+}
+
 /* The task of @tctx stops on @cctx, or its slice there is over: has it run for longer than it was told, and than the slack? */
 static void police_slice(struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
@@ -343,8 +351,10 @@ static void police_slice(struct task_ctx *tctx, struct cpu_ctx *cctx)
 	cctx->coop_until_ns = 0;
 	if (!tctx->coop.cell)
 		return;
-	tctx->coop.standing |= COOP_DEMOTED_OVERRAN;
 	run_beyond(tctx, now - cctx->coop_told_ns);
+	if (tctx->coop.beyond_ns < coop_slack_ns)
+		return let_due_first(tctx, now);
+	tctx->coop.standing |= COOP_DEMOTED_OVERRAN;
 	count(LL_STAT_coop_overran);
 }
 
