@@ -145,7 +145,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 	withdraw_coop(tctx);
 	/* A guest that calls no more would stay. */
 	if (tctx->coop.is_guest) {
-		number = number_of_page(p);
+		number = number_of_page(p, tctx);
 		if (is_consent_old(tctx, number))
 			change_group(tctx, number, tctx->coop.gid);
 	}
@@ -186,10 +186,10 @@ static u32 find_cell(u32 number, u32 tid)
 
 /*
  * Probation. Whoever runs on after its slice for longer than coop_slack_ns is forgiven that at its next call, as the paper has it; and could do it
- * again and again, and each time others' releases would be late by the slack. So it has but a part of that before others' releases in one go, until it
- * has yielded in time: once after the first offence, which may be chance, and eight times as often after each further one. Who takes longer than the part
- * is preempted, and goes on when those that are due have run; demoted it is where all of its stretches since its call come to the slack, as anybody. So an
- * honest program whose events take 0.5 ms, and one in a hundred too long, keeps its own releases. Offences are forgotten one by one.
+ * again and again, and each time others' releases would be late by the slack. So it has but a part of that before others' releases in one go, until
+ * it has yielded in time: once after the first offence, which may be chance, and eight times as often after each further one. Who takes longer than
+ * the part is preempted, and goes on when those that are due have run; demoted it is where all of its stretches since its call come to the slack, as
+ * anybody. So an honest program whose events take 0.5 ms, and one in a hundred too long, keeps its own releases. Offences are forgotten one by one.
  *
  * What it is bad at: somebody who knows of it, and yields in time for as often as is asked, in between.
  */
@@ -242,7 +242,7 @@ static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
 /* @p, which yields, becomes cooperative if its process has a page, and it a slot there. */
 static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 number = is_kthread(p) ? COOP_MAX_PAGES : number_of_page(p), tid, cell, item, uid;
+	u32 number = is_kthread(p) ? COOP_MAX_PAGES : find_number(p), tid, cell, item, uid;
 	u64 first;
 
 	if (number >= COOP_MAX_PAGES)
@@ -258,7 +258,7 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 		return false;
 	}
 	tctx->coop = (struct coop_ctx){
-		.cell = cell, .tid = tid, .uid = uid, .item = item, .queue = NR_RELEASE_QUEUES,
+		.number = number, .cell = cell, .tid = tid, .uid = uid, .item = item, .queue = NR_RELEASE_QUEUES,
 		.release_ns = COOP_ABI_NEVER, .user_vtime = COOP_ABI_NEVER, .standing = COOP_HAS_NOT_CALLED,
 		/* To leave and to come back is no way out of it. */
 		.offences = tctx->coop.offences, .probation = tctx->coop.probation, .in_time = tctx->coop.in_time,
@@ -277,7 +277,7 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
  */
 static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 {
-	u32 number = number_of_page(p), gid;
+	u32 number = number_of_page(p, tctx), gid;
 	struct coop_slot *slot = slot_in_page(number, tctx->coop.cell);
 	volatile struct coop_request *request;
 	u64 earliest;
@@ -361,7 +361,7 @@ static void police_slice(struct task_ctx *tctx, struct cpu_ctx *cctx)
 /* Tell @p, cooperative, which runs now: by when it should yield. */
 static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 release_ns, u64 slice_end_ns)
 {
-	struct coop_slot *slot = slot_of_thread(p, tctx->coop.cell);
+	struct coop_slot *slot = slot_of_thread(p, tctx);
 	volatile struct coop_answer *told;
 
 	if (!slot)
@@ -416,7 +416,7 @@ static void exit_coop(struct task_struct *p, struct task_ctx *tctx)
 
 	if (!tctx->coop.cell)
 		return;
-	slot = slot_of_thread(p, tctx->coop.cell);
+	slot = slot_of_thread(p, tctx);
 	if (slot && slot->request.tid == tctx->coop.tid)
 		slot->request.tid = 0;
 	leave_coop(tctx);

@@ -47,7 +47,7 @@ struct {
 
 /*
  * Consents by page number: the groups of others that a process has been let into. An array, as no element of it becomes another process's under our
- * eyes (number_of_page()), and mapped by the daemon, which so changes a word at a time: a name only where the gid beside it is 0, and `changes`
+ * eyes (find_number()), and mapped by the daemon, which so changes a word at a time: a name only where the gid beside it is 0, and `changes`
  * last.
  */
 struct {
@@ -58,24 +58,38 @@ struct {
 	__type(value, struct ll_consents);
 } coop_consents SEC(".maps");
 
+/* Is @number that of the page of process @tgid? */
+static bool is_owner(u32 number, u32 tgid)
+{
+	struct ll_page_owner *owner = bpf_map_lookup_elem(&coop_owners, &number);
+
+	return owner && READ_ONCE(owner->tgid) == tgid;
+}
+
 /*
  * The number of the page of @p's process; COOP_MAX_PAGES where it has none. An element of a hash map may be another key's by the time it is read:
  * so the owner is asked, too. What is found is used in this call of ours only: the daemon gives a number to the next one when all calls that may
  * have read it are over.
  */
-static u32 number_of_page(const struct task_struct *p)
+static u32 find_number(const struct task_struct *p)
 {
 	u32 tgid = p->tgid, *found = bpf_map_lookup_elem(&coop_numbers, &tgid), number;
-	struct ll_page_owner *owner;
 
 	if (!found)
 		return COOP_MAX_PAGES;
 	number = READ_ONCE(*found);
-	owner = bpf_map_lookup_elem(&coop_owners, &number);
-	return owner && READ_ONCE(owner->tgid) == tgid ? number : COOP_MAX_PAGES;
+	return is_owner(number, tgid) ? number : COOP_MAX_PAGES;
 }
 
-/* The page @number; NULL for what number_of_page() says of who has none. */
+/* The same for who is cooperative: most often it is what it was in its last call, which costs a tenth of looking in the hash map. */
+static u32 number_of_page(const struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!is_owner(tctx->coop.number, p->tgid))
+		tctx->coop.number = find_number(p);
+	return tctx->coop.number;
+}
+
+/* The page @number; NULL for what find_number() says of who has none. */
 static void *page_at(u32 number)
 {
 	return number < COOP_MAX_PAGES ? bpf_map_lookup_elem(&coop_pages, &number) : NULL;
@@ -88,9 +102,9 @@ static struct coop_slot *slot_in_page(u32 number, u32 cell)
 	return page ? bpf_map_lookup_elem(page, &cell) : NULL;
 }
 
-static struct coop_slot *slot_of_thread(const struct task_struct *p, u32 cell)
+static struct coop_slot *slot_of_thread(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return slot_in_page(number_of_page(p), cell);
+	return slot_in_page(number_of_page(p, tctx), tctx->coop.cell);
 }
 
 /* The last change of the consents of the process with page @number; 0 where there was none, or it has no page. */
