@@ -135,6 +135,19 @@ def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
     _assert_timely(other)
 
 
+@on(replace(LIMELIGHT, **FOUR))
+def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
+    """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four
+    times as long. A group is one CPU's. Events are of 12 and 50 us: CPUs have a quarter of the time each here."""
+    guest.check("mkdir -p -m 1777 /run/test")
+    programs = [f"{user},cpu:{cpu},{_player(2 * cpu + number, f'--event-us={event_us}', f'--group={group}', f'--{how}={TOKEN}-{cpu}')}"
+                for cpu in (1, 3) for number, (user, event_us, group, how) in enumerate(((OWNER, 12, 7, "share"), (GUEST, 50, 5, "join")))]
+    players = _play(guest, "spinning", 2 * PLAYERS, *programs)
+    for pair in (players[:2], players[2:]):
+        assert jain([player["events"] for player in pair]) >= JAIN
+        assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in pair)
+
+
 def test_who_yields_late_is_late_alone(guest: Guest) -> None:
     """One of eight players takes up to 10 ms more at one timer in ten: it is demoted, and no other's timer is late by more than the slack."""
     others = [_player(number) for number in range(PLAYERS - 1)]
