@@ -135,6 +135,33 @@ def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
     _assert_timely(other)
 
 
+def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> None:
+    """Who was handed a token joins the group, and then goes on with one event for good, without a call: it has what anybody has, and the owner's player
+    what it would have alone, though by what they said last the guest's events are the most important of the group."""
+    guest.start_limelight()
+    guest.check("mkdir -p -m 1777 /run/test")
+    # It is let in before it begins with that event, or would say so.
+    guest.background(f"runuser -u nobody -- adaptive --seconds=60 --event-us=1000000 --frame-us=10000000 --group=5 --join={TOKEN}")
+    owner, = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7', '--seconds=12', f'--share={TOKEN}')}")
+    # One of six that want the CPU, for 12 s: 1.98 s of 2. The guest had nearly all of that where what it had said last was believed.
+    assert owner["cpu_ns"] >= 0.95 * 12e9 / 6
+    _assert_timely(owner)
+
+
+def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> None:
+    """Forty guests, one after the other, join a group by the same token and are killed: more than a user may have groups, or a process guests. The next one
+    is let in as the first was, and shares as a member does."""
+    guest.start_limelight()
+    guest.check("mkdir -p -m 1777 /run/test")
+    guest.background(f"adaptive --seconds=120 --event-us=0 --group=7 --share={TOKEN}", user="person")
+    guest.check(f"for i in $(seq 40); do runuser -u nobody -- timeout -s KILL 0.3 adaptive --event-us=50 --group=5 --join={TOKEN}; [ $? = 137 ] || exit 1; done")
+    one, other = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7')}",
+                       f"{GUEST},{_player(1, '--event-us=200', '--group=5', f'--join={TOKEN}')}")
+    assert jain([one["events"], other["events"]]) >= JAIN
+    _assert_timely(one)
+    _assert_timely(other)
+
+
 @on(replace(LIMELIGHT, **FOUR))
 def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four

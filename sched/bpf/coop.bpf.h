@@ -150,7 +150,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 			change_group(tctx, number, tctx->coop.gid);
 	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
-	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER)
+	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx))
 		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
 }
 
@@ -208,6 +208,14 @@ static void run_beyond(struct task_ctx *tctx, u64 ran_ns)
 	coop->probation = 1U << PROBATION_GROWS_BITS * coop->offences;
 	if (coop->offences < PROBATION_MAX_OFFENCES - 1)
 		coop->offences++;
+}
+
+/* @tctx, cooperative, has run for @ran_ns. */
+static void run_since_call(struct task_ctx *tctx, u64 ran_ns)
+{
+	tctx->coop.ran_ns += ran_ns;
+	if (tctx->coop.standing & COOP_DEMOTED_OVERRAN)
+		run_beyond(tctx, ran_ns);
 }
 
 /* @tctx calls: in time, if it was not preempted so long ago that it was an offence. */
@@ -298,6 +306,7 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	end_beyond(tctx);
 	tctx->coop.stood = tctx->coop.standing;
 	tctx->coop.standing = COOP_STANDING_GOOD;
+	tctx->coop.ran_ns = 0;
 	tctx->coop.call = request->call;
 	tctx->coop.release_ns = request->release_ns;
 	/* Long past is no more urgent than a moment ago, or it would be due before all that anybody else can ask for. */

@@ -201,6 +201,15 @@ static bool weigh_the_same(const struct task_struct *one, const struct task_ctx 
 	return one->scx.weight == other->scx.weight && of_one->weight_pm == of_other->weight_pm && scale_the_same(of_one, of_other);
 }
 
+/*
+ * Has @tctx run on, or slept elsewhere, since its last call? What it said then of its events is for its group no more, or it could be the first for
+ * good. Who is ahead of its class is told slices, but not demoted for running on: so by what it ran, too.
+ */
+static bool is_out_of_touch(const struct task_ctx *tctx)
+{
+	return (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT)) || tctx->coop.ran_ns > other_period_ns + coop_slack_ns;
+}
+
 /* Have the most important of @first's group run here in its place, if that is another one. */
 static bool take_more_important(s32 cpu, const struct task_struct *first, struct task_ctx *tctx)
 {
@@ -210,7 +219,7 @@ static bool take_more_important(s32 cpu, const struct task_struct *first, struct
 	bool taken = false;
 
 	/* Who has no best-effort event is awake for something else, a descriptor say: it has its place for itself. */
-	if (!group || tctx->coop.user_vtime == COOP_ABI_NEVER || group->least >= tctx->coop.user_vtime)
+	if (!group || tctx->coop.user_vtime == COOP_ABI_NEVER || group->least >= tctx->coop.user_vtime || is_out_of_touch(tctx))
 		return false;
 	p = bpf_task_from_pid(group->least_pid);
 	if (!p)

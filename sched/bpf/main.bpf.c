@@ -80,8 +80,8 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	tctx->charged_at_ns = now;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
-	if (tctx->coop.standing & COOP_DEMOTED_OVERRAN)
-		run_beyond(tctx, ran_ns);
+	if (tctx->coop.cell)
+		run_since_call(tctx, ran_ns);
 	scale = tctx->cgroup_slot ? cgroup_scale(tctx->cgroup_slot, tctx->class, now) : LL_SCALE_ONE;
 	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
