@@ -100,7 +100,7 @@ static void stop_after_20(struct coop *coop, struct coop_event *event)
 }
 
 CASE(it_yields_between_ready_descriptors,
-     "With every slice over before it begins, of 20 descriptors that are ready one runs in each turn, none twice: what each does is short, all of it is not.")
+     "With every slice over before it begins, of 20 descriptors that are ready one runs in each turn, and none twice.")
 {
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);

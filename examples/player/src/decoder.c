@@ -110,8 +110,8 @@ static int find_slice(const uint8_t *data, int bytes, int *type)
 }
 
 /*
- * Begins an I frame. Two things that libavcodec would do there take it a millisecond each in one go, and are left out where they come to nothing: to forget
- * all that was before, where the frame says that itself, and to read the same parameters as the last time, of which it makes tables.
+ * Begins an I frame. Two things that libavcodec would do there take it a millisecond each in one go, and are left out where they come to nothing: to
+ * forget all that was before, where the frame says that itself, and to read the same parameters as the last time, of which it makes tables.
  */
 static void begin_afresh(struct decoder *decoder)
 {
