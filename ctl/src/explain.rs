@@ -14,6 +14,13 @@ pub fn text(view: &Value) -> String {
         Value::Null => String::new(),
         held => reserved(held),
     };
+    if let Some(nice) = view["kernel_thread_nice"].as_i64() {
+        // As goes_with_others() in rating.bpf.h has it, but for what a thread has run of its time.
+        return match nice {
+            ..=0 => format!("{who}: KTHREAD: kernel threads run before everybody\n"),
+            _ => format!("{who}: OTHER: a kernel thread of positive nice value\n"),
+        };
+    }
     if explanation.is_null() {
         return format!(
             "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n{reservation}"
@@ -87,12 +94,17 @@ mod tests {
 
     /// What the policy says about `pid`, with the names of Figure 5.
     fn view(state: &State, pid: u32) -> Value {
+        json_of(state, pid, None)
+    }
+
+    fn json_of(state: &State, pid: u32, kernel_thread_nice: Option<i8>) -> Value {
         let names = BTreeMap::from([(100, "Xorg"), (200, "xterm"), (300, "vim"), (50, "dbus-daemon")]);
         let names: BTreeMap<u32, String> = names.into_iter().map(|(pid, name)| (pid, name.to_owned())).collect();
         let view = ExplainView {
             pid,
             name: names.get(&pid).cloned().unwrap_or_else(|| "cc".to_owned()),
             explanation: state.explain(pid.into()),
+            kernel_thread_nice,
             names,
             reservation: None,
         };
@@ -149,6 +161,15 @@ mod tests {
         step(&mut state, given(302, GivenKind::Inherited), 0);
         assert!(text(&view(&state, 301)).ends_with("xterm -> cc (woken, and lent the rating at once)\n"));
         assert!(text(&view(&state, 302)).ends_with("xterm -> cc (forked)\n"));
+    }
+
+    /// A kernel thread is of class KTHREAD whatever the person does, and of class OTHER where it is nice.
+    #[test]
+    fn a_kernel_thread_is_no_stranger() {
+        let of = |nice: i8| text(&json_of(&figure_5(), 2, Some(nice)));
+        assert!(of(-20).starts_with("cc (2): KTHREAD"), "{}", of(-20));
+        assert!(of(0).starts_with("cc (2): KTHREAD"), "{}", of(0));
+        assert!(of(19).starts_with("cc (2): OTHER: a kernel thread"), "{}", of(19));
     }
 
     /// A process nothing is known of is of class OTHER, in words.

@@ -209,7 +209,8 @@ fn explain(state: &State, pid: u32, viewer: u32) -> Result<ExplainView, String> 
     let on_path =
         explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
     let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-    Ok(ExplainView { pid, name, explanation, names, reservation: None })
+    let kernel_thread_nice = procfs::kernel_thread(pid);
+    Ok(ExplainView { pid, name, explanation, kernel_thread_nice, names, reservation: None })
 }
 
 fn server(step: &Step) -> Option<u32> {

@@ -75,6 +75,21 @@ pub fn is_process(pid: u32) -> bool {
     tgid.and_then(|tgid| tgid.trim().parse().ok()) == Some(pid)
 }
 
+/// Is it a thread of the kernel's, and of which nice value? `None` for everybody else.
+#[must_use]
+pub fn kernel_thread(pid: u32) -> Option<i8> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let kthread =
+        String::from_utf8_lossy(&status).lines().find_map(|line| Some(line.strip_prefix("Kthread:")?.trim() == "1"));
+    if kthread != Some(true) {
+        return None;
+    }
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // Nice is the 19th value, and what follows the name's bracket is the third.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()
+}
+
 /// May somebody who owns a display of user `owner` report on process `pid`?
 ///
 /// Their own processes, those of their login whatever they run as by now, and root's: to rate one of root's processes gains
@@ -98,6 +113,15 @@ mod tests {
         assert_eq!((name(0), effective_uid(0)), (None, None));
         assert!(!belongs_to(0, 12345));
         assert!(available_kb() > paged_out_kb(me), "or it would not run");
+    }
+
+    /// kthreadd, of nice value 0, is known by its kind; this process is none of the kernel's.
+    #[test]
+    fn a_kernel_thread_is_told_from_a_process() {
+        if name(2).as_deref() == Some("kthreadd") {
+            assert_eq!(kernel_thread(2), Some(0));
+        }
+        assert_eq!((kernel_thread(std::process::id()), kernel_thread(0)), (None, None));
     }
 
     /// A thread has a directory in `/proc` with the owner of its process, and is no process all the same.

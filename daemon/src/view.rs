@@ -259,6 +259,8 @@ pub struct ExplainView {
     pub name: String,
     /// The policy's reasons; none where nothing is known of the process, so that it is of class OTHER.
     pub explanation: Option<Explanation>,
+    /// Of a kernel thread, whose class no rating decides: its nice value. None for everybody else.
+    pub kernel_thread_nice: Option<i8>,
     /// Names of the processes on the path.
     pub names: BTreeMap<u32, String>,
     /// The reservation it holds, which serves it before all classes while it is admitted. A rating is none.
