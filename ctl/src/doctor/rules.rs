@@ -74,14 +74,14 @@ fn kernel(facts: &Facts) -> Finding {
     good("kernel", facts.kernel.clone())
 }
 
+/// Debian's own 6.12 has it off. Its 7.2.12+deb13 of trixie-backports has it, with a broken description of types.
+const NO_SCHED_EXT_FIX: &str = "boot a kernel built with CONFIG_SCHED_CLASS_EXT=y: those of Fedora 41, Ubuntu 25.04, Arch and later are; \
+                                Debian 13's own is not, the 6.18 of its trixie-backports is";
+
 fn sched_ext(facts: &Facts) -> Finding {
     match facts.sched_ext {
         true => good("sched_ext", "there"),
-        false => bad(
-            "sched_ext",
-            "this kernel has none (no /sys/kernel/sched_ext)",
-            "boot a kernel built with CONFIG_SCHED_CLASS_EXT=y: those of Debian 13, Fedora 41, Ubuntu 25.04, Arch and later are",
-        ),
+        false => bad("sched_ext", "this kernel has none (no /sys/kernel/sched_ext)", NO_SCHED_EXT_FIX),
     }
 }
 
@@ -108,7 +108,7 @@ fn btf(facts: &Facts) -> Finding {
     bad(
         "kernel types (BTF)",
         format!("broken for {}: the kernel was built with pahole before 1.26", facts.malformed.join(", ")),
-        "boot a kernel built with pahole 1.26 or later",
+        "boot a kernel built with pahole 1.26 or later (on Debian 13 the 6.18 of trixie-backports is)",
     )
 }
 
@@ -174,7 +174,11 @@ fn daemon(facts: &Facts) -> Finding {
         None => less(
             "daemon",
             "does not run",
-            "the kernel's own scheduler runs the CPUs",
+            if facts.loaded.is_some() {
+                "another scheduler runs the CPUs"
+            } else {
+                "the kernel's own scheduler runs the CPUs"
+            },
             "sudo systemctl start limelight, or sudo limelight run",
         ),
     }
@@ -322,6 +326,25 @@ mod tests {
             let less = findings.iter().find(|finding| finding.verdict == Verdict::Less).unwrap();
             assert!(less.instead.is_some() && less.fix.is_some());
         }
+    }
+
+    /// Without a daemon it is not the kernel's scheduler that runs the CPUs where another one is loaded.
+    #[test]
+    fn who_runs_the_cpus_instead_is_who_is_loaded() {
+        let instead = |loaded: Option<&str>| {
+            let facts = Facts { daemon: None, loaded: loaded.map(str::to_owned), ..all_is_well() };
+            judge(&facts).into_iter().find(|finding| finding.topic == "daemon").unwrap().instead.unwrap()
+        };
+        assert!(instead(None).starts_with("the kernel's own"));
+        assert!(instead(Some("scx_lavd_1.1.4")).starts_with("another"));
+    }
+
+    /// Who has a stock Debian 13 is not told that its kernel will do: its 6.12 has no sched_ext.
+    #[test]
+    fn debians_own_kernel_is_not_recommended() {
+        let facts = Facts { sched_ext: false, kernel: "6.12.43+deb13-amd64".to_owned(), ..all_is_well() };
+        let fix = sched_ext(&facts).fix.unwrap();
+        assert!(fix.contains("Debian 13's own is not") && fix.contains("backports"), "{fix}");
     }
 
     /// Our own scheduler being loaded is as it should be.
