@@ -70,6 +70,17 @@ def test_another_scheduler_is_left_in_charge(guest: Guest) -> None:
     assert "bpfland" in guest.run("limelight doctor").stdout
 
 
+@on(Options())
+def test_a_display_that_cannot_be_watched_is_told_with_its_fix(guest: Guest) -> None:
+    """Of an X server without the extensions that are needed status and doctor say what is the matter, and what to do."""
+    guest.background("Xvfb :6 -ac -extension RECORD -extension DAMAGE", user="person")
+    guest.check("until [ -e /tmp/.X11-unix/X6 ]; do sleep 0.1; done")
+    guest.start_limelight()
+    guest.wait_for(lambda: any("no RECORD extension" in display["state"] for display in guest.status()["displays"]), "status says what is the matter")
+    advice = guest.run("limelight doctor").stdout.partition("display: :6 cannot be watched: ")[2]
+    assert "no RECORD extension" in advice and "fix: start it without `-extension RECORD`" in advice, advice
+
+
 @on(DESKTOP)
 def test_views_answer_by_who_asks(guest: Guest) -> None:
     """Root sees every rated process, their owner their own, another user none; the graph is root's."""

@@ -77,7 +77,7 @@ pub enum SenseMessage {
         /// Clients that received input or changed something visible; one entry per pid.
         clients: Vec<ClientPeriod>,
     },
-    /// The display went away. The helper tries until it is back and then says `Hello` again.
+    /// The display went away, or cannot be watched at all. The helper tries until it is back and then says `Hello` again, or ends.
     Gone {
         /// Why, for a person to read.
         reason: String,

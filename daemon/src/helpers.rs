@@ -13,7 +13,7 @@ use anyhow::Result;
 use limelight_abi::sense::SenseMessage;
 use limelight_policy::{ClientPeriod, DisplayId, Event};
 use limelight_sense::displays::Display;
-use limelight_sense::spawn::{Helper, reap, spawn_helper};
+use limelight_sense::spawn::{Helper, ReceiveError, reap, spawn_helper};
 use log::{info, warn};
 
 use crate::allowance::{Allowance, Verdict, named};
@@ -42,6 +42,8 @@ struct Watch {
     display: Display,
     helper: Option<Helper>,
     state: String,
+    /// Why the display cannot be watched, by its helper.
+    told: Option<String>,
     retry_at: Instant,
     retry_after: Duration,
     present: bool,
@@ -172,7 +174,8 @@ impl Helpers {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    watch.end(&error.to_string(), &mut changes);
+                    let told = watch.told.take().filter(|_| matches!(error, ReceiveError::Ended));
+                    watch.end(&told.unwrap_or_else(|| error.to_string()), &mut changes);
                     // Why may be that the cookie has changed: look for the owner anew.
                     self.search.forget(display);
                 }
@@ -214,6 +217,7 @@ impl Watch {
             display,
             helper: None,
             state: "starting".to_owned(),
+            told: None,
             retry_at: Instant::now(),
             retry_after: RETRY_MIN,
             present: true,
@@ -275,6 +279,7 @@ impl Watch {
                 }
                 info!("display {}: {}", self.display.name, self.state);
                 self.retry_after = RETRY_MIN;
+                self.told = None;
                 // The server's pid is ours, from the socket's credentials, not the helper's word.
                 let server = Some(self.display.server_pid.into());
                 events.push(Event::Display { display, server });
@@ -304,6 +309,7 @@ impl Watch {
             }
             SenseMessage::Gone { reason } => {
                 self.state = words(&reason);
+                self.told = Some(reason);
                 events.push(Event::DisplayGone { display });
             }
         }

@@ -58,7 +58,7 @@ pub enum SpawnError {
 /// Why nothing more comes from a helper.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// It ended; why is on the standard error output it shares with the daemon.
+    /// It ended; why is in its last [`SenseMessage::Gone`], and on the standard error output it shares with the daemon.
     #[error("the display helper ended")]
     Ended,
     /// It said something that is not a message: drop it.

@@ -75,20 +75,27 @@ pub fn watch(options: WatchOptions) -> Result<(), WatchError> {
             return Ok(());
         }
         if report.has_greeted() {
-            let mut reason = end.to_string();
-            reason.truncate(reason.floor_char_boundary(MAX_STRING_BYTES));
+            let reason = end.to_string();
             log::info!("{display} went away: {reason}");
-            if report.send(&SenseMessage::Gone { reason }).is_err() {
+            if report.send(&gone(reason)).is_err() {
                 return Ok(());
             }
             gone_since = Some(Instant::now());
         } else if !may_come_back(&end, gone_since) {
-            return Err(failure(end, display));
+            let failure = failure(end, display);
+            // Whoever started us shows it to the person; the error is for the log. It is gone or it hears it: either will do.
+            let _ = report.send(&gone(failure.to_string()));
+            return Err(failure);
         }
         if pause(&mut report) {
             return Ok(());
         }
     }
+}
+
+fn gone(mut reason: String) -> SenseMessage {
+    reason.truncate(reason.floor_char_boundary(MAX_STRING_BYTES));
+    SenseMessage::Gone { reason }
 }
 
 /// Whether x11rb can read this name; it takes numbers whose TCP port would not be one, and then fails.

@@ -147,7 +147,7 @@ fn a_helper_dies_with_its_daemon() {
     wait_until("the helper is dead", || status_line(pid, "State:").starts_with('Z'));
 }
 
-/// A program that cannot be started and a display that refuses are told apart.
+/// A program that cannot be started and a display that cannot be watched are told apart, and the daemon hears why.
 #[test]
 fn failures_to_start_are_told() {
     if !have(&["Xvfb"]) {
@@ -161,6 +161,8 @@ fn failures_to_start_are_told() {
     let (_dir, program) = public_dir();
     let nowhere = Display { name: ":58999".into(), ..display_of(&server, uid) };
     let mut helper = spawn_helper(&nowhere, &program).unwrap();
+    let last = next(&mut helper).unwrap();
+    assert!(matches!(&last, SenseMessage::Gone { reason } if reason.contains("no X server answers")), "{last:?}");
     assert!(matches!(next(&mut helper), Err(ReceiveError::Ended)));
 }
 

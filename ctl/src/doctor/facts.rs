@@ -171,7 +171,7 @@ fn try_helper(display: &Display, program: &Path) -> DisplayFact {
             Ok(Some(_)) => continue,
             Ok(None) => {}
             Err(ReceiveError::Ended) => {
-                return DisplayFact::Refused("its helper ended; it said why on standard error".to_owned());
+                return DisplayFact::Refused("its helper ended without a word".to_owned());
             }
             Err(error) => return DisplayFact::Refused(error.to_string()),
         }

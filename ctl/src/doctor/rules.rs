@@ -224,12 +224,14 @@ fn displays(facts: &Facts) -> Vec<Finding> {
             "what it cannot tell is not seen (record: input; damage: output)",
             "start its server without switching those extensions off",
         ),
-        DisplayFact::Refused(reason) => less(
-            "display",
-            format!("{name} cannot be watched: {reason}"),
-            SEEN_BY,
-            "set XAUTHORITY in the session to the file with its cookie, or, as its owner: xhost +si:localuser:$USER",
-        ),
+        DisplayFact::Refused(reason) => {
+            // As the helper's errors are written: what is the matter, a semicolon, what to do.
+            let (reason, fix) = reason.rsplit_once("; ").unwrap_or((
+                reason,
+                "set XAUTHORITY in the session to the file with its cookie, or, as its owner: xhost +si:localuser:$USER",
+            ));
+            less("display", format!("{name} cannot be watched: {reason}"), SEEN_BY, fix)
+        }
         DisplayFact::NotStarted(reason) => less(
             "display",
             format!("{name} cannot be watched: {reason}"),
@@ -345,6 +347,20 @@ mod tests {
         let facts = Facts { sched_ext: false, kernel: "6.12.43+deb13-amd64".to_owned(), ..all_is_well() };
         let fix = sched_ext(&facts).fix.unwrap();
         assert!(fix.contains("Debian 13's own is not") && fix.contains("backports"), "{fix}");
+    }
+
+    /// What a helper says of its display is told with its own fix: a cookie is of no help where an extension is missing.
+    #[test]
+    fn a_displays_fix_is_its_own() {
+        let of = |reason: &str| {
+            let displays = vec![(":6".to_owned(), DisplayFact::Refused(reason.to_owned()))];
+            let found = judge(&Facts { displays, ..all_is_well() }).pop().unwrap();
+            (found.found, found.fix.unwrap())
+        };
+        let (found, fix) = of("the X server of :6 has no RECORD extension; start it without `-extension RECORD`");
+        assert!(found.ends_with("has no RECORD extension"), "{found}");
+        assert_eq!(fix, "start it without `-extension RECORD`");
+        assert!(of("it does not answer").1.contains("XAUTHORITY"));
     }
 
     /// Our own scheduler being loaded is as it should be.
