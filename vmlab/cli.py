@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 def _machine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sched", default="none", metavar="S", help=f"none, eevdf, limelight, {', '.join(peers.VERSION)} (default: none)")
-    parser.add_argument("--policy", metavar="P", help="limelight's policy: unified (its default), huc")
+    parser.add_argument("--policy", metavar="P", help=f"limelight's policy: {', '.join(payload.POLICIES)} (default: {payload.POLICIES[0]})")
     parser.add_argument("--sched-arg", action="append", default=[], metavar="WORD", help="one more argument for the scheduler's program; may be repeated")
     parser.add_argument("--cpus", type=int, default=1, metavar="N", help="virtual CPUs (default: 1)")
     parser.add_argument("--llcs", type=int, default=1, metavar="N", help="last-level caches that they share, each as many of them (default: 1)")

@@ -34,7 +34,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     running = commands.add_parser("run", help="measure an experiment and compare it with what is expected")
     running.add_argument("experiment", metavar="EXPERIMENT", help="a name from ./lab list")
     running.add_argument("--sched", metavar="S,…", help="schedulers, separated by commas: eevdf, limelight, scx_bpfland, … (default: the experiment's)")
-    running.add_argument("--policy", default="", metavar="P", help="limelight's policy: unified (the default), huc")
+    running.add_argument("--policy", default="", metavar="P", help=f"limelight's policy: {', '.join(payload.POLICIES)} (default: {payload.POLICIES[0]})")
     running.add_argument("--cpus", metavar="N,…", help="numbers of virtual CPUs (default: the experiment's)")
     running.add_argument("--kernel", default="7.2", help="kernel series: 6.18 or 7.2 (default)")
     running.add_argument("--boots", type=int, metavar="K", help="boots per scheduler; the table shows medians (default: the experiment's)")

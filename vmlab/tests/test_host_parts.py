@@ -2,6 +2,7 @@
 """What the laboratory decides before a guest runs: kernels, packages, QEMU, and the words for what went wrong."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,13 @@ def test_impossible_machines_are_refused(options, named):
     with pytest.raises(UsageError, match=named) as caught:
         payload.check(options)
     assert caught.value.status == 64
+
+
+def test_policies_are_those_of_limelight():
+    """`--policy` takes what `limelight run --policy` takes, the default first: Redline's was refused for as long as there was one."""
+    text = (payload.TREE / "sched" / "src" / "config.rs").read_text()
+    assert set(payload.POLICIES) == set(re.findall(r'Policy::\w+ => "(\w+)"', text))
+    assert re.search(r"#\[default\]\s+(\w+)", text)[1].lower() == payload.POLICIES[0]
 
 
 def test_limelight_that_is_not_built_is_said(monkeypatch, tmp_path):
