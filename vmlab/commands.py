@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from vmlab import assets, engine, experiment, payload, results
@@ -93,14 +94,17 @@ def _code() -> str:
     return subprocess.run([ROOT / "scripts" / "code"], capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _check_writable(path: Path) -> None:
-    """Refuses a file for results that could not be written, before an hour is spent on them."""
+def _check_writable(option: str, path: Path) -> None:
+    """Refuses a file that could not be written, before an hour is spent on what belongs there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
-            raise PermissionError("it is a folder" if path.is_dir() else f"{path.parent} is not to be written to")
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        # Not os.access(): root may write everywhere by that, in /proc too.
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
-        raise UsageError(f"cannot keep results in {path}", str(error.strerror or error), "give --json another file") from error
+        raise UsageError(f"cannot write {path}", str(error.strerror or error), f"give {option} another file") from error
 
 
 def _say(text: str) -> None:
@@ -118,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--boots {arguments.boots}", "nothing would be measured", "give 1 or more")
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     path = arguments.json or results.here(ROOT, one.name)
-    _check_writable(path)
+    _check_writable("--json", path)
     plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT, code=_code())
     for machine in plan.machines():
         payload.check(machine)
@@ -175,6 +179,9 @@ def report(arguments: argparse.Namespace) -> int:
     from vmlab import headline  # matplotlib takes a second to load: only where it is needed
     from vmlab import report as page
 
+    _check_writable("--out", arguments.out)
+    if arguments.picture:
+        _check_writable("--picture", arguments.picture)
     if arguments.measure:
         _measure_all()
     found = []
@@ -188,7 +195,6 @@ def report(arguments: argparse.Namespace) -> int:
             kept.save(results.published(ROOT, one.name), results.judge_rows(one, kept.rows, kept))
     if not found:
         raise UsageError("there is nothing to report", "no experiment has been run yet", "./lab run huc-fig7 --quick")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(page.render(found))
     if arguments.picture:
         rows = {one.name: kept.rows for one, kept in found}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import experiment, headline, report, samples
+from vmlab import cli, experiment, headline, report, samples
 from vmlab.judge import Row
 from vmlab.results import Results
 
@@ -94,3 +94,11 @@ def test_headline_is_of_one_kernel():
     on_other = dataclasses.replace(film_row("limelight", "bursty", 9.9), kernel="6.18")
     lines = headline.table({"film": [on_other, film_row("limelight", "bursty", 0.4)]}).splitlines()
     assert lines[2:] == ["| frames of a film lost | 10 bursty | 0.4 % |"]
+
+
+@pytest.mark.parametrize("words", [("report", "--out"), ("report", "--picture"), ("run", "film", "--sched", "eevdf", "--json")])
+def test_a_file_that_cannot_be_written_is_refused_at_once(words, capsys):
+    """Where nothing can be made, of root's either, that is said before anything is measured or drawn, and as wrong usage."""
+    assert cli.main([*words, "/proc/none.html"]) == 64
+    said = capsys.readouterr().err
+    assert f"give {words[-1]} another file" in said and "cannot write /proc/none.html" in said, said
