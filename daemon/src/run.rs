@@ -107,7 +107,7 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
         keep_in_memory();
         keep_from_khugepaged();
         let mut coop = Coop::start(coop::socket(), options.coop_pages_per_user, scheduler.coop_pages())?;
-        info!("limelight {} runs the CPUs, policy {:?}", env!("CARGO_PKG_VERSION"), options.settings.policy);
+        info!("limelight {} runs the CPUs, policy {}", env!("CARGO_PKG_VERSION"), options.settings.policy.name());
         let mut session = Session {
             options,
             core: Core::new(scheduler, memory)?,

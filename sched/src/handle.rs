@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramInput, set_print};
 use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating, ll_stat_id};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
@@ -49,6 +49,18 @@ pub struct Scheduler<'obj> {
     pub(crate) nr_cpus: usize,
 }
 
+/// What libbpf warns of. What it would tell besides, at each start, is of operations that this kernel does not know and nobody asked for; and that it does
+/// not attach the operations, which scx_ops_attach!() does right after: both read like faults.
+#[expect(clippy::needless_pass_by_value, reason = "as libbpf-rs has it")]
+fn tell(_: PrintLevel, message: String) {
+    let message = message.trim_end();
+    if message.ends_with("BPF map skeleton link is uninitialized") {
+        log::debug!("{message}");
+    } else {
+        log::warn!("{message}");
+    }
+}
+
 impl<'obj> Scheduler<'obj> {
     /// Load the scheduler and let it take over every task of the normal scheduling classes.
     ///
@@ -59,6 +71,7 @@ impl<'obj> Scheduler<'obj> {
         settings.check().map_err(|message| anyhow!(message))?;
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
         let options = LibbpfOpts::default().into_bpf_open_opts();
+        set_print(Some((PrintLevel::Warn, tell)));
         let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
         // A constant that older kernels do not have; without it they run such tasks before all others.
         open.struct_ops.limelight_ops_mut().flags |= *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
