@@ -145,7 +145,10 @@ def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> 
     owner, = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7', '--seconds=12', f'--share={TOKEN}')}")
     # One of six that want the CPU, for 12 s: 1.98 s of 2. The guest had nearly all of that where what it had said last was believed.
     assert owner["cpu_ns"] >= 0.95 * 12e9 / 6
-    _assert_timely(owner)
+    assert owner["kept"] >= KEPT * owner["timers"] > 0
+    assert owner["p99"] <= LATE_P99_MS
+    # At each of its own calls the guest has the slack again.
+    assert owner["worst"] <= LATE_WORST_MS + 1.0
 
 
 def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> None:

@@ -36,7 +36,7 @@
  *     thread_pid->numbers[thread_pid->level].nr; remember its index, let go of it where that slot's `tid` has become another
  *     or the task has another pid (exec), and set it to 0 when the task exits.
  *  5. Any release is legal: one in the past is due, one in a million years never comes. Any user virtual time and any group
- *     is legal, too. A group is named within a user: the pair (effective user id of the process, gid) names one, so that who is
+ *     is legal, too. A group is named within a user: the pair (user who connected, gid) names one, so that who is
  *     of the same user has its owner's consent. Who is of another needs a token (struct coop_ask).
  *  6. A thread may stay in COOP_STATE_SLEEPS while it runs, if it sleeps in somebody else's loop (coop_get_fd): it sleeps
  *     cooperatively wherever it next blocks, with the release that stands in the slot then, and so again and again on one call.

@@ -232,6 +232,7 @@ impl Watch {
             Ok(helper) => {
                 changes.push(Change::Started(helper.pid()));
                 self.helper = Some(helper);
+                self.told = None;
                 "starting".clone_into(&mut self.state);
             }
             Err(error) => self.fail(&error.to_string()),

@@ -306,7 +306,7 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	end_beyond(tctx);
 	tctx->coop.stood = tctx->coop.standing;
 	tctx->coop.standing = COOP_STANDING_GOOD;
-	tctx->coop.ran_ns = 0;
+	tctx->coop.ran_ns = tctx->charged_at_ns - scx_bpf_now();
 	tctx->coop.call = request->call;
 	tctx->coop.release_ns = request->release_ns;
 	/* Long past is no more urgent than a moment ago, or it would be due before all that anybody else can ask for. */
@@ -340,11 +340,11 @@ static void sleep_coop(struct task_struct *p, struct task_ctx *tctx)
 		submit_release(tctx, tctx->coop.home, RELEASE_SLEEPS);
 }
 
-/* @tctx, on probation, was preempted before its slack was over: all that are due @now go before it, though its own release may be earlier. */
-static void let_due_first(struct task_ctx *tctx, u64 now)
+/* @tctx, on probation, is preempted on @cctx before its slack is over: all that are due go before it, though its own release may be earlier. */
+static void let_due_first(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	if (tctx->coop.release_ns < now)
-		tctx->coop.release_ns = now;
+	if (tctx->coop.release_ns < cctx->coop_now_ns)
+		tctx->coop.release_ns = cctx->coop_now_ns;
 }
 
 /* The task of @tctx stops on @cctx, or its slice there is over: has it run for longer than it was told, and than the slack? */
@@ -362,7 +362,7 @@ static void police_slice(struct task_ctx *tctx, struct cpu_ctx *cctx)
 		return;
 	run_beyond(tctx, now - cctx->coop_told_ns);
 	if (tctx->coop.beyond_ns < coop_slack_ns)
-		return let_due_first(tctx, now);
+		return let_due_first(tctx, cctx);
 	tctx->coop.standing |= COOP_DEMOTED_OVERRAN;
 	count(LL_STAT_coop_overran);
 }

@@ -162,7 +162,8 @@ static void change_group(struct task_ctx *tctx, u32 number, u32 gid)
 		return;
 	}
 	leave_group(tctx);
-	if (gid)
+	/* Without a page it is nobody's: all whose daemon has ended would be one user. */
+	if (gid && number < COOP_MAX_PAGES)
 		tctx->coop.group = find_group(name, tctx->coop.home);
 	if (!tctx->coop.group)
 		return;
@@ -207,7 +208,7 @@ static bool weigh_the_same(const struct task_struct *one, const struct task_ctx 
  */
 static bool is_out_of_touch(const struct task_ctx *tctx)
 {
-	return (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT)) || tctx->coop.ran_ns > other_period_ns + coop_slack_ns;
+	return (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT)) || tctx->coop.ran_ns > (s64)(other_period_ns + coop_slack_ns);
 }
 
 /* Have the most important of @first's group run here in its place, if that is another one. */

@@ -282,10 +282,10 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 	return false;
 }
 
-/* @prev, a kernel thread whose slice on @cpu is over, makes way for a HuC task, if it works for others and one waits. */
-static bool give_way_to_huc(const struct task_struct *prev, s32 cpu, struct cpu_ctx *cctx, u64 now)
+/* @prev, of @tctx, a kernel thread whose slice on @cpu is over, makes way for a HuC task, if it works for others and one waits. */
+static bool give_way_to_huc(const struct task_struct *prev, const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	if (!works_for_others(prev) || !more_urgent_waits(cctx, LL_CLASS_OTHER) || left_before_huc(cctx, now) > AT_ONCE_NS)
+	if (!works_for_others(prev) || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, now) > AT_ONCE_NS)
 		return false;
 	if (!take_huc(cpu, cctx, LL_CLASS_OTHER, now))
 		return false;
@@ -350,7 +350,7 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		count(LL_STAT_share_grants);
 		return;
 	}
-	if (take_huc(cpu, cctx, prev_class, now) || (prev_class == LL_CLASS_KTHREAD && give_way_to_huc(prev, cpu, cctx, now)))
+	if (take_huc(cpu, cctx, prev_class, now) || (tctx && prev_class == LL_CLASS_KTHREAD && give_way_to_huc(prev, tctx, cpu, cctx, now)))
 		return;
 	if (tctx && is_huc_class(prev_class) && !keeps_running(tctx, cpu, cctx) && take_huc(cpu, cctx, prev_class + 1, now))
 		return;

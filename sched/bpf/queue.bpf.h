@@ -435,14 +435,14 @@ static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	return false;
 }
 
-/* Outside of a dispatch: have the first that waits for @class run next on @cpu. False where it may not, or another CPU was faster. */
-static bool move_first(s32 cpu, u32 class)
+/* Outside of a dispatch: have the first that waits in @queue run next on @cpu. False where it may not, or another CPU was faster. */
+static bool move_first(s32 cpu, u64 queue)
 {
 	bool moved = false;
 	struct task_struct *p;
 
 	bpf_rcu_read_lock();
-	bpf_for_each(scx_dsq, p, shared_queue(llc_of(cpu), class), 0) {
+	bpf_for_each(scx_dsq, p, queue, 0) {
 		moved = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, SCX_ENQ_PREEMPT);
 		break;
@@ -458,7 +458,7 @@ static bool move_first(s32 cpu, u32 class)
 static bool preempt_by_first(s32 cpu)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	bool told = current->scx.slice, moved = move_first(cpu, LL_CLASS_OTHER);
+	bool told = current->scx.slice, moved = move_first(cpu, shared_queue(llc_of(cpu), LL_CLASS_OTHER));
 
 	if (moved)
 		count(LL_STAT_dispatched_other);

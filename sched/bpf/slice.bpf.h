@@ -53,7 +53,7 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 
 	cctx->kthread_waits = 0;
 	if (works_for_others(p)) {
-		if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
+		if (makes_way_for_huc(cctx, tctx, now))
 			return left_before_huc(cctx, now);
 		cctx->huc_waits_at_ns = 0;
 		next = cctx->coop_threads ? next_release(cctx, LL_CLASS_OTHER, true) : COOP_ABI_NEVER;

@@ -24,7 +24,7 @@ struct coop_ctx {
 	u64 release_ns;		/* when its next timer is due; COOP_ABI_NEVER: it has none */
 	u64 user_vtime;		/* and of its best-effort events the least; COOP_ABI_NEVER: it has none */
 	u64 call;		/* which of its calls that is of */
-	u64 ran_ns;		/* what it has run since that */
+	s64 ran_ns;		/* what it has run since that; less than 0 until the stint that led to it is charged */
 	u32 number;		/* of its process's page when that was looked for last */
 	u32 cell;		/* of that page; 0: the thread is not cooperative */
 	u32 tid;		/* as written there */

@@ -100,8 +100,19 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * For how much longer kernel threads that work for others run on @cctx before a HuC task that waits there: for kthread_first_ns altogether from when
- * it came, or, of the one that ran then, from when that began.
+ * Has the kernel thread of @tctx, which works for others and runs on @cctx, to make way for a HuC task that waits? Not one that holds what a HuC task
+ * waits for, nor where somebody is entitled to the CPU: who waits for kernel threads (rule 1 in deadline.bpf.h) would wait for longer.
+ */
+static bool makes_way_for_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx, u64 now)
+{
+	if (!more_urgent_waits(cctx, LL_CLASS_OTHER) || now < cctx->no_huc_until_ns || tctx->lock_class < LL_NR_CLASSES)
+		return false;
+	return !cctx->reservations || (cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER && cctx->first_release[QUEUE_STARTS] > now);
+}
+
+/*
+ * For how much longer kernel threads that work for others run on @cctx before a HuC task that waits there: for kthread_first_ns, however many they
+ * are, from when it came, or, of the one that ran then, from when that began.
  */
 static u64 left_before_huc(struct cpu_ctx *cctx, u64 now)
 {
@@ -121,13 +132,29 @@ static void let_huc_pass(struct cpu_ctx *cctx)
 	count(LL_STAT_kthreads_passed);
 }
 
-/* Put the first HuC task that waits before the kernel threads that wait for this CPU, @cpu. */
-static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
+/* Put the first that waits under @class before the kernel threads that wait for this CPU, @cpu. */
+static bool put_first_of(s32 cpu, struct cpu_ctx *cctx, u32 class)
 {
-	if (cctx->kthread_gives_way || !more_urgent_waits(cctx, LL_CLASS_OTHER))
+	if (pinned_waiting(cctx, class) && move_first(cpu, pinned_queue(cpu, class)))
+		return true;
+	return move_first(cpu, shared_queue(llc_of(cpu), class));
+}
+
+/*
+ * Put the first HuC task that waits before the kernel threads that wait for this CPU, @cpu, or class OTHER for its share: while some of those wait,
+ * no dispatch would see to that. Where none may run here, another CPU is for it, and until it is worth looking again these have their time.
+ */
+static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx, const struct task_ctx *tctx)
+{
+	u64 now = scx_bpf_now();
+
+	if (cctx->kthread_gives_way || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, now) > AT_ONCE_NS)
 		return;
-	if (left_before_huc(cctx, scx_bpf_now()) == AT_ONCE_NS && (move_first(cpu, LL_CLASS_HUCIN) || move_first(cpu, LL_CLASS_HUCOUT)))
+	if ((tracking && share_is_due(cctx) && (move_first(cpu, rescue_queue(llc_of(cpu))) || put_first_of(cpu, cctx, LL_CLASS_OTHER))) ||
+	    put_first_of(cpu, cctx, LL_CLASS_HUCIN) || put_first_of(cpu, cctx, LL_CLASS_HUCOUT))
 		let_huc_pass(cctx);
+	else
+		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
 }
 
 /*
@@ -136,17 +163,21 @@ static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
  */
 static void put_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (cctx->class != LL_CLASS_KTHREAD || cctx->reservations || cpu != bpf_get_smp_processor_id())
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_ctx *tctx;
+
+	if (cctx->class != LL_CLASS_KTHREAD || cpu != bpf_get_smp_processor_id())
 		return;
-	if (!scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) || !works_for_others(bpf_get_current_task_btf()))
+	tctx = task_ctx_of(current);
+	if (!tctx || !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) || !works_for_others(current))
 		return;
-	if (cctx->coop_threads) {
+	if (cctx->coop_threads && !cctx->reservations) {
 		look_at_coop_clock(cctx);
 		bpf_rcu_read_lock();
 		give_way(cpu, cctx, SCX_ENQ_PREEMPT);
 		bpf_rcu_read_unlock();
 	}
-	put_huc_before_kthreads(cpu, cctx);
+	put_huc_before_kthreads(cpu, cctx, tctx);
 }
 
 /* The timer of CPU *@key fires: end the slice that is over, or come back when it will be. */
@@ -183,6 +214,16 @@ static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 		end_slice_in(cpu, cctx, slice_ns, now);
 }
 
+/* A HuC task has come to wait for this CPU, @cpu, where a kernel thread runs. */
+static void shorten_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_ctx *tctx = task_ctx_of(current);
+
+	if (tctx && works_for_others(current) && makes_way_for_huc(cctx, tctx, now))
+		shorten_slice(cpu, cctx, left_before_huc(cctx, now), now);
+}
+
 /*
  * @tctx, of a HuC class, woke up and waits for this CPU. Ahead of a task of its own class it does so until that one has caught up, not for a whole
  * slice of 20 ms: a player's threads would lose frames to each other. For a kernel thread that works for others, until that has had its time.
@@ -194,8 +235,8 @@ static void share_slice(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 
 	if (!is_huc_class(tctx->class) || cpu != bpf_get_smp_processor_id())
 		return;
-	if (cctx->class == LL_CLASS_KTHREAD && works_for_others(bpf_get_current_task_btf()))
-		shorten_slice(cpu, cctx, left_before_huc(cctx, now), now);
+	if (cctx->class == LL_CLASS_KTHREAD)
+		shorten_kthread(cpu, cctx, now);
 	if (cctx->class != tctx->class)
 		return;
 	ahead = tctx->vtime + preempt_lag_ns - running_vtime(cctx, now);
