@@ -384,7 +384,7 @@ static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply
 int attach_ask(struct coop_ask *ask, struct coop_reply *reply)
 {
 	const u64 end_ns = coop_now() + ASK_WITHIN_NS;
-	const struct timespec end = { .tv_sec = (time_t)(end_ns / NS_PER_S), .tv_nsec = (long)(end_ns % NS_PER_S) };
+	const struct timespec end = timespec_of(end_ns);
 	struct stretch stretch;
 	int error = -ETIMEDOUT;
 

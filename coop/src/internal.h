@@ -11,12 +11,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "coop.h"
 #include "coop_abi.h"
 
 #define NS_PER_MS 1000000ULL
 #define NS_PER_S 1000000000ULL
+
+static inline struct timespec timespec_of(u64 ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+}
 
 /* The page of this process: shared by its threads, unmapped by the last one to leave. */
 struct page {

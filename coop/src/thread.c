@@ -303,7 +303,7 @@ void thread_arm(struct thread *self, u64 when_ns)
 	/* The kernel takes signed seconds; what is later than 292 years comes then. */
 	const u64 when = when_ns > INT64_MAX ? INT64_MAX : when_ns;
 	const struct itimerspec setting = {
-		.it_value = { .tv_sec = (time_t)(when / NS_PER_S), .tv_nsec = (long)(when % NS_PER_S) },
+		.it_value = timespec_of(when),
 	};
 
 	if (self->armed_ns == when_ns)

@@ -105,14 +105,8 @@ CASE(it_yields_between_ready_descriptors,
 	struct server *server;
 	struct coop *coop = begin_with_coop(&server);
 	struct coop_event work = best_effort_of(1, stop_after_20, NULL), readers[20];
-	int ends[2];
 
-	CHECK_EQ(pipe(ends), 0);
-	CHECK_EQ(write(ends[1], "x", 1), 1);
-	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
-		readers[i] = descriptor_of(dup(ends[0]), POLLIN, count, NULL);
-		CHECK_EQ(coop_submit(coop, &readers[i]), 0);
-	}
+	submit_ready(coop, readers, ARRAY_SIZE(readers), count);
 	answer_with(0, 0, COOP_NEVER, COOP_STANDING_GOOD);
 	CHECK_EQ(coop_submit(coop, &work), 0);
 	yields = 0;

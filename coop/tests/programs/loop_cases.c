@@ -97,14 +97,8 @@ CASE(more_descriptors_than_one_pass_takes,
 {
 	static struct coop_event readers[200];
 	struct coop *coop = new_coop();
-	int ends[2];
 
-	CHECK_EQ(pipe(ends), 0);
-	CHECK_EQ(write(ends[1], "x", 1), 1);
-	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
-		readers[i] = descriptor_of(dup(ends[0]), POLLIN, count, NULL);
-		CHECK_EQ(coop_submit(coop, &readers[i]), 0);
-	}
+	submit_ready(coop, readers, ARRAY_SIZE(readers), count);
 	CHECK_EQ(coop_run(coop), -ENOENT);
 	CHECK_EQ(calls, ARRAY_SIZE(readers));
 	CHECK_EQ(coop_free(coop), 0);

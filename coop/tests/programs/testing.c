@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -64,6 +65,18 @@ struct coop_event best_effort_of(uint64_t user_virtual_time, coop_callback callb
 struct coop_event descriptor_of(int fd, uint32_t events, coop_callback callback, void *user)
 {
 	return (struct coop_event){ .type = COOP_DESCRIPTOR, .fd = fd, .events = events, .callback = callback, .user = user };
+}
+
+void submit_ready(struct coop *coop, struct coop_event *readers, size_t count, coop_callback callback)
+{
+	int ends[2];
+
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(write(ends[1], "x", 1), 1);
+	for (size_t i = 0; i < count; i++) {
+		readers[i] = descriptor_of(dup(ends[0]), POLLIN, callback, NULL);
+		CHECK_EQ(coop_submit(coop, &readers[i]), 0);
+	}
 }
 
 void stop_now(struct coop *coop, struct coop_event *event)

@@ -63,6 +63,9 @@ struct coop_event timer_at(uint64_t release, coop_callback callback, void *user)
 struct coop_event best_effort_of(uint64_t user_virtual_time, coop_callback callback, void *user);
 struct coop_event descriptor_of(int fd, uint32_t events, coop_callback callback, void *user);
 
+/* Submits `count` events to `coop`, each of a descriptor of its own that is ready and stays so. */
+void submit_ready(struct coop *coop, struct coop_event *readers, size_t count, coop_callback callback);
+
 /* A callback that ends coop_run(). */
 void stop_now(struct coop *coop, struct coop_event *event);
 
