@@ -135,10 +135,10 @@ struct cpu_ctx {
 	u8 runs_pinned;		/* the running task goes by this CPU's own clock */
 	u8 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
 	u8 runs_hub;		/* the running task is a hub: a display server, mostly */
-	u8 kthread_gives_way;	/* the running kernel thread is about to be put behind a release, or a HuC task */
-	u8 kthread_waits;	/* for a HuC task that it has made way for */
-	u64 huc_waits_at_ns;	/* since when one waits for kernel threads that work for others; 0 while none does */
-	u64 gave_way_at_ns;	/* and when one was last, by coop_now_ns */
+	u8 kthread_waits;	/* a kernel thread waits for a HuC task, or one that has its share, that it has made way for */
+	u64 huc_waits_at_ns;	/* since when a HuC task waits for kernel threads that work for others; 0 while none does */
+	u8 kthread_gives_way;	/* the running kernel thread is about to be put behind a release, or behind one of those */
+	u64 gave_way_at_ns;	/* and when one was put behind a release last, by coop_now_ns */
 	u64 woke_sync_at_ns;	/* when the running task last woke up another and said that it was about to sleep; else 0 */
 	u64 slice_end_ns;	/* when the timer should end the running task's slice; 0 = leave it to the tick */
 	u64 timer_at_ns;	/* when that timer fires next; 0 while it is not set */
