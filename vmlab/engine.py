@@ -166,8 +166,11 @@ def _why_ejected(guest: Guest) -> str:
     return " / ".join(line.splitlines()) or "sched_ext is disabled, and the kernel log does not say why"
 
 
-def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) -> tuple[dict[int, Outcome], list[str]]:
-    """Measures every point in as few machines as possible: one, and another after each ejection. Also what the kernel complained of."""
+def _boot_once(
+    boot: Boot, machine: Options, plan: Plan, number: int, say: Say, took: Callable[[int, Outcome], None]
+) -> tuple[dict[int, Outcome], list[str]]:
+    """Measures every point in as few machines as possible: one, and another after each ejection. Also what the kernel complained of.
+    `took` gets each point's number and outcome at once."""
     outcomes: dict[int, Outcome] = {}
     complaints: list[str] = []
     waiting = list(enumerate(plan.points_of(machine)))
@@ -183,6 +186,7 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
                 say(f"measured, {outcomes[index].virtual_s:.0f} s of the guest's time")
                 if not plan.experiment.ends_scheduler and not guest.scheduler_alive():
                     outcomes[index].ejected = _why_ejected(guest)
+                took(index, outcomes[index])
                 if outcomes[index].ejected or outcomes[index].stalled or plan.experiment.fresh_boot_per_point:
                     break
             # What an ejection explains is the scheduler's result, and in the table: for limelight a miss.
@@ -192,19 +196,25 @@ def _boot_once(boot: Boot, machine: Options, plan: Plan, number: int, say: Say) 
 
 
 def run(plan: Plan, boot: Boot, say: Say, keep: Callable[[list[Row]], None]) -> list[Row]:
-    """Every row of the plan. `keep` gets the rows of each machine as soon as they are complete: a long run can be interrupted.
+    """Every row of the plan. `keep` gets each row as soon as its last boot has measured it: a long run can be interrupted.
 
     What the kernel complained about fails the run, after the rows of that machine are kept.
     """
     rows: list[Row] = []
     for machine in plan.machines():
-        if not plan.points_of(machine):
-            continue
-        boots = [_boot_once(boot, machine, plan, number, say) for number in range(plan.boots)]
-        done = [_row(machine, plan, point, [outcomes[i] for outcomes, _ in boots]) for i, point in enumerate(plan.points_of(machine))]
-        keep(done)
-        rows += done
-        complaints = [line for _, lines in boots for line in lines]
+        points = plan.points_of(machine)
+        boots: list[dict[int, Outcome]] = []
+        complaints: list[str] = []
+
+        def took(index: int, outcome: Outcome) -> None:
+            if len(boots) + 1 == plan.boots:
+                rows.append(_row(machine, plan, points[index], [*(earlier[index] for earlier in boots), outcome]))
+                keep(rows[-1:])
+
+        for number in range(plan.boots if points else 0):
+            outcomes, lines = _boot_once(boot, machine, plan, number, say, took)
+            boots.append(outcomes)
+            complaints += lines
         if complaints:
             raise KernelFault(complaints)
     return rows
