@@ -4,6 +4,7 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
+use libbpf_rs::btf::Btf;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramInput, set_print};
 use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating, ll_stat_id};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
@@ -70,6 +71,7 @@ impl<'obj> Scheduler<'obj> {
     pub fn load(settings: &Settings, object: &'obj mut MaybeUninit<OpenObject>) -> Result<Self> {
         settings.check().map_err(|message| anyhow!(message))?;
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
+        check_types().context("cannot read the kernel's BTF")?;
         let options = LibbpfOpts::default().into_bpf_open_opts();
         set_print(Some((PrintLevel::Warn, tell)));
         let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
@@ -242,6 +244,18 @@ impl ProcessStats {
 fn stats_in(map: &impl MapCore, tgid: u32) -> Option<ll_proc_stats> {
     let value = map.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
     bytes::read(&value)
+}
+
+/// Can the kernel's description of its types be read? Whoever asks `scx_utils` for one of them before panics where it cannot.
+///
+/// # Errors
+/// libbpf's reason why not.
+pub fn check_types() -> Result<()> {
+    // What it would print is in the error.
+    let printed = set_print(None);
+    let read = Btf::from_vmlinux().map(drop);
+    set_print(printed);
+    Ok(read?)
 }
 
 /// Does this kernel give `sched_ext` tasks a part of a CPU that real-time tasks hold?

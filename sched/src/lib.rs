@@ -10,7 +10,7 @@ mod reserve;
 
 pub use config::{Policy, Settings};
 pub use consents::Consent;
-pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, has_server};
+pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, check_types, has_server};
 pub use libbpf_rs::OpenObject;
 pub use pages::{CoopPage, CoopPages, try_page};
 pub use reserve::Refusal;

@@ -36,7 +36,7 @@ pub struct Facts {
     /// The loaded scheduler, where there is one.
     pub loaded: Option<String>,
     /// Does the kernel describe its types (BTF)?
-    pub btf: bool,
+    pub types: TypesFact,
     /// Functions of sched_ext whose description is broken.
     pub malformed: Vec<String>,
     /// Does the kernel's configuration lie where libbpf reads it?
@@ -53,6 +53,18 @@ pub struct Facts {
     pub pages: PageFact,
     /// The displays, and for each whether it lets a helper in.
     pub displays: Vec<(String, DisplayFact)>,
+}
+
+/// How it goes with the kernel's description of its types.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TypesFact {
+    /// There is none.
+    #[default]
+    None,
+    /// There is one that is none, for this reason.
+    Broken(String),
+    /// It is there.
+    There,
 }
 
 /// How it goes with the pages of cooperative processes.
@@ -99,8 +111,13 @@ pub fn probe() -> Facts {
 /// Look at the kernel and the caller's rights.
 pub fn kernel_only() -> Facts {
     let mut facts = Facts { root: nix::unistd::geteuid().is_root(), ..kernel(Path::new("/")) };
-    if facts.sched_ext && facts.btf {
-        // scx_utils reads the running kernel's own description.
+    if facts.types == TypesFact::There
+        && let Err(error) = limelight_sched::check_types()
+    {
+        facts.types = TypesFact::Broken(format!("{error:#}"));
+    }
+    if facts.sched_ext && facts.types == TypesFact::There {
+        // scx_utils reads the running kernel's own description, and panics where it is broken.
         facts.malformed = compat::malformed_scx_kfuncs();
         facts.cgroup_weights = compat::struct_has_field("sched_ext_ops", "cgroup_set_weight").unwrap_or(false);
     }
@@ -121,7 +138,7 @@ fn kernel(top: &Path) -> Facts {
         kernel: release,
         sched_ext: top.join("sys/kernel/sched_ext").is_dir(),
         loaded: enabled.then(|| read("sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".to_owned())),
-        btf: !types.is_empty(),
+        types: if types.is_empty() { TypesFact::None } else { TypesFact::There },
         function_tracer: top.join("proc/sys/kernel/ftrace_enabled").exists(),
         missing_trace_points: TRACE_POINTS.iter().copied().filter(|name| !described(name)).collect(),
         ..Facts::default()
@@ -208,7 +225,12 @@ mod tests {
         put(top.path(), "sys/kernel/btf/vmlinux", &types);
         let found = kernel(top.path());
         assert_eq!(found.loaded.as_deref(), Some("scx_lavd_1.1.4"));
-        assert!(found.sched_ext && found.btf && found.function_tracer && found.missing_trace_points.is_empty());
+        assert!(
+            found.sched_ext
+                && found.types == TypesFact::There
+                && found.function_tracer
+                && found.missing_trace_points.is_empty()
+        );
         assert_eq!(found.kernel, "7.2.13");
     }
 
@@ -229,7 +251,7 @@ mod tests {
     fn a_kernel_with_nothing() {
         let top = tempfile::tempdir().unwrap();
         let found = kernel(top.path());
-        assert!(!found.sched_ext && !found.btf && found.loaded.is_none());
+        assert!(!found.sched_ext && found.types == TypesFact::None && found.loaded.is_none());
         assert_eq!(found.missing_trace_points, TRACE_POINTS);
     }
 

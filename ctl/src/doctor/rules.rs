@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::facts::{DisplayFact, Facts, PageFact};
+use super::facts::{DisplayFact, Facts, PageFact, TypesFact};
 
 /// The oldest kernel that is supported.
 const KERNEL_FLOOR: (u32, u32) = (6, 12);
@@ -54,8 +54,12 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     if facts.sched_ext {
         findings.push(loaded(facts));
     }
-    findings.extend([btf(facts), kconfig(facts), function_tracer(facts), trace_points(facts)]);
-    if facts.sched_ext && facts.btf {
+    findings.extend([types(facts), kconfig(facts), function_tracer(facts)]);
+    // What follows is read from the description of the types.
+    if facts.types == TypesFact::There {
+        findings.push(trace_points(facts));
+    }
+    if facts.sched_ext && facts.types == TypesFact::There {
         findings.push(cgroup_weights(facts));
     }
     findings.push(root(facts));
@@ -97,10 +101,14 @@ fn loaded(facts: &Facts) -> Finding {
     }
 }
 
-fn btf(facts: &Facts) -> Finding {
-    if !facts.btf {
-        let fix = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; if it is, look at the permissions of the file";
-        return bad("kernel types (BTF)", "none at /sys/kernel/btf/vmlinux", fix);
+fn types(facts: &Facts) -> Finding {
+    let fix = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; if it is, look at the permissions of the file";
+    match &facts.types {
+        TypesFact::None => return bad("kernel types (BTF)", "none at /sys/kernel/btf/vmlinux", fix),
+        TypesFact::Broken(reason) => {
+            return bad("kernel types (BTF)", format!("/sys/kernel/btf/vmlinux cannot be read as such: {reason}"), fix);
+        }
+        TypesFact::There => {}
     }
     if facts.malformed.is_empty() {
         return good("kernel types (BTF)", "there");
@@ -260,7 +268,7 @@ mod tests {
             root: true,
             kernel: "7.2.13+deb14-amd64".to_owned(),
             sched_ext: true,
-            btf: true,
+            types: TypesFact::There,
             kconfig: true,
             cgroup_weights: true,
             function_tracer: true,
@@ -284,10 +292,12 @@ mod tests {
     /// Each thing without which it cannot work is bad, alone, and has a fix.
     #[test]
     fn what_is_needed_is_bad_when_missing() {
-        let cases: [Case; 7] = [
+        let cases: [Case; 9] = [
             ("kernel", |facts| facts.kernel = "6.1.0-41-amd64".to_owned()),
             ("sched_ext", |facts| facts.sched_ext = false),
             ("loaded scheduler", |facts| facts.loaded = Some("scx_bpfland_1.1.4".to_owned())),
+            ("kernel types (BTF)", |facts| facts.types = TypesFact::None),
+            ("kernel types (BTF)", |facts| facts.types = TypesFact::Broken("no ELF header".to_owned())),
             ("kernel types (BTF)", |facts| facts.malformed = vec!["scx_bpf_dsq_insert".to_owned()]),
             ("kernel configuration", |facts| facts.kconfig = false),
             ("function tracer", |facts| facts.function_tracer = false),
