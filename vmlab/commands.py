@@ -87,7 +87,7 @@ def _numbers(option: str, text: str | None, default: tuple[int, ...]) -> list[in
 def _schedulers(one: Experiment, arguments: argparse.Namespace) -> list[tuple[str, str]]:
     names = arguments.sched.split(",") if arguments.sched else list(one.schedulers)
     if arguments.policy and "limelight" not in names:
-        raise UsageError(f"no policy {arguments.policy!r} for {', '.join(names)}", "only limelight has policies", "add limelight to --sched, or leave --policy out")
+        raise UsageError(f"no policy {arguments.policy!r} for {', '.join(names)}", "only limelight has policies", "add limelight to --sched, or leave it out")
     return [(name, arguments.policy if name == "limelight" else "") for name in names]
 
 
