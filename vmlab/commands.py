@@ -46,7 +46,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.set_defaults(handler=run)
     reporting = commands.add_parser("report", help="draw all results into one HTML page")
     reporting.add_argument("--out", type=Path, default=ROOT / "results" / "report.html", metavar="FILE")
-    reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (six hours or more)")
+    reporting.add_argument("--measure", action="store_true", help="first measure what is missing of every experiment's full form (hours)")
     reporting.add_argument(
         "--publish", action="store_true", help="keep what was measured here in the repository, too (experiments/NAME/measured.json)"
     )
@@ -86,6 +86,8 @@ def _numbers(option: str, text: str | None, default: tuple[int, ...]) -> list[in
 
 def _schedulers(one: Experiment, arguments: argparse.Namespace) -> list[tuple[str, str]]:
     names = arguments.sched.split(",") if arguments.sched else list(one.schedulers)
+    if arguments.policy and "limelight" not in names:
+        raise UsageError(f"no policy {arguments.policy!r} for {', '.join(names)}", "only limelight has policies", "add limelight to --sched, or leave it out")
     return [(name, arguments.policy if name == "limelight" else "") for name in names]
 
 

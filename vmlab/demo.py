@@ -16,12 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmlab import assets, cache, commands, engine, experiment, machine, results
 from vmlab.errors import LabError
 from vmlab.judge import Row
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SCHEDULERS = {"eevdf": "the kernel's scheduler", "limelight": "limelight"}
+#: What a panel of the plot is called: not everybody knows what the kernel's scheduler is called.
+PANELS = {"eevdf": "the kernel's scheduler (eevdf)"}
 #: The load of the demonstration: CPU usage cannot tell it from a film player (each process uses 3 ms and sleeps 1 ms).
 LOAD = "bursty"
 BESIDE = 10
@@ -97,13 +103,18 @@ def _cell(out: Path, name: str, metric: str, form: str, sched: str, count: int) 
     return form.format(found[0]) if found else "–"
 
 
-def picture(out: Path) -> Path:
+def draw(rows: list[Row]) -> Figure:
     """HuC's Figure 1 beside its Figure 7: the shares of player, X server and load, and the frames lost, over the background processes."""
     from vmlab import plots  # matplotlib takes a second to load
 
+    title = f"A film beside {LOAD} processes: who gets the CPU, and the frames lost"
+    return plots.film(experiment.find(commands.ROOT, FILM[0]), rows, title, PANELS)
+
+
+def picture(out: Path) -> Path:
+    """The plot of what was measured, as a file."""
     path = out / "film.png"
-    figure = plots.film(experiment.find(commands.ROOT, FILM[0]), rows_of(out, FILM[0]))
-    figure.savefig(path, dpi=160, bbox_inches="tight")
+    draw(rows_of(out, FILM[0])).savefig(path, dpi=160, bbox_inches="tight")
     return path
 
 

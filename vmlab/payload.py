@@ -28,7 +28,7 @@ YARDSTICKS = (FLOOR, "rr", "deadline")
 """The kernel's own scheduler, with the programs of which an experiment tells in one of its real-time classes."""
 PLAIN = ("none", "eevdf", *YARDSTICKS)
 """Scheduler names that load nothing: the kernel's own is in charge."""
-POLICIES = ("unified", "huc", "redline")
+POLICIES = ("unified", "huc", "redline", "coop")
 """What `limelight run --policy` takes."""
 
 

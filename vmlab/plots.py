@@ -92,9 +92,9 @@ def _categories(axis, values: list) -> list[int]:
     return list(range(len(values)))
 
 
-def film(experiment: Experiment, rows: list[Row]) -> Figure:
+def film(experiment: Experiment, rows: list[Row], title: str = "", names: dict[str, str] | None = None) -> Figure:
     """CPU shares stacked over the number of background processes, frame loss as a line: HuC's Figure 1 and 7.
-    One panel per scheduler (across) and load (down)."""
+    One panel per scheduler (across) and load (down); `title` is above all, and `names` has schedulers called otherwise."""
     loads = [load for load in values_of(rows, "load") if load != "none"] or ["none"]
     schedulers = list(dict.fromkeys(label(row) for row in rows))
     figure, axes = pyplot.subplots(
@@ -106,7 +106,7 @@ def film(experiment: Experiment, rows: list[Row]) -> Figure:
                 (row for row in _with_unloaded(rows, load) if label(row) == scheduler), key=lambda row: row.point["count"]
             )
             _film_panel(axes[line][column], mine)
-            axes[line][column].set_title(scheduler if line == 0 else "", color=colour(scheduler.split()[0]), fontweight="bold")
+            axes[line][column].set_title((names or {}).get(scheduler, scheduler) if line == 0 else "", color=colour(scheduler.split()[0]), fontweight="bold")
             if column == 0:
                 axes[line][column].set_ylabel(f"{load}\n% of the CPUs")
             if line == len(loads) - 1:
@@ -114,6 +114,8 @@ def film(experiment: Experiment, rows: list[Row]) -> Figure:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(labels))
     figure.tight_layout()
+    if title:  # above the legend, and after what fits the panels under a title
+        figure.suptitle(title, y=1.1, va="bottom", fontweight="bold")
     return figure
 
 

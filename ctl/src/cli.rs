@@ -4,6 +4,7 @@
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::bounds::number;
 use crate::settings::{self, RunArgs};
 
 /// Keeps what you are attending to smooth on a loaded machine.
@@ -127,10 +128,10 @@ pub enum SpecCommand {
         /// The process.
         pid: u32,
         /// CPU, in ms, at least 0.1.
-        #[arg(value_name = "C")]
+        #[arg(value_name = "C", value_parser = number(0.1..=10_000.0, "ms"), allow_negative_numbers = true)]
         runtime_ms: f64,
         /// In every so much time, in ms, 1 to 10000.
-        #[arg(value_name = "T")]
+        #[arg(value_name = "T", value_parser = number(1.0..=10_000.0, "ms"), allow_negative_numbers = true)]
         period_ms: f64,
         #[command(flatten)]
         view: View,
@@ -154,7 +155,7 @@ pub enum SpecCommand {
         #[arg(long, conflicts_with = "program")]
         pid: Option<u32>,
         /// For how long, each time.
-        #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(3..=600))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = number(3..=600_u64, "seconds"), allow_negative_numbers = true)]
         seconds: u64,
         #[command(flatten)]
         view: View,

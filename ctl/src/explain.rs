@@ -14,12 +14,11 @@ pub fn text(view: &Value) -> String {
         Value::Null => String::new(),
         held => reserved(held),
     };
-    if let Some(nice) = view["kernel_thread_nice"].as_i64() {
-        // As goes_with_others() in rating.bpf.h has it, but for what a thread has run of its time.
-        return match nice {
-            ..=0 => format!("{who}: KTHREAD: kernel threads run before everybody\n"),
-            _ => format!("{who}: OTHER: a kernel thread of positive nice value\n"),
-        };
+    if let Some(ruled) = ruled(view) {
+        return format!("{who}: {ruled}\n{reservation}");
+    }
+    if let Some(login) = login(view) {
+        return format!("{who}: {login}\n{reservation}");
     }
     if explanation.is_null() {
         return format!(
@@ -42,6 +41,40 @@ pub fn text(view: &Value) -> String {
     }
     text.push('\n');
     text + &reservation
+}
+
+/// Of what no rating rules: when it runs.
+fn ruled(view: &Value) -> Option<String> {
+    if let Some(class) = view["real_time"].as_str() {
+        return Some(format!("{class}: the kernel runs it before all of limelight's classes, whatever it is rated"));
+    }
+    // As goes_with_others() in rating.bpf.h and makes_way_for_huc() in timer.bpf.h have it.
+    let words = match (view["kernel_thread_nice"].as_i64()?, view["kernel_worker"].as_bool()) {
+        (1.., _) => {
+            "OTHER: a kernel thread of positive nice value; while somebody is at the desk, the first of its class for 30 ms of work"
+        }
+        (_, Some(true)) => {
+            "KTHREAD: a kernel thread that works for others runs before everybody, but where a process that serves the person waits it has \
+             0.25 ms first, and then waits for that, 2 ms at most"
+        }
+        _ => {
+            "KTHREAD: a kernel thread runs before everybody for 0.25 ms of each wake-up, and then as the first of class OTHER"
+        }
+    };
+    Some(words.to_owned())
+}
+
+/// Of a login, and what it started, that has no better class by its rating.
+fn login(view: &Value) -> Option<String> {
+    let left_ms = view["login_left_ms"].as_u64()?;
+    if !view["explanation"].is_null() && view["explanation"]["class"] != "OTHER" {
+        return None;
+    }
+    Some(match left_ms {
+        0 => "OTHER: a login, or started by one, that has used its CPU as such; that comes back while it sleeps"
+            .to_owned(),
+        _ => format!("HUCOUT: a login, or started by one, for {left_ms} ms of CPU more"),
+    })
 }
 
 /// What it holds, and under which flags.
@@ -94,20 +127,24 @@ mod tests {
 
     /// What the policy says about `pid`, with the names of Figure 5.
     fn view(state: &State, pid: u32) -> Value {
-        json_of(state, pid, None)
+        json_of(state, pid, |_| {})
     }
 
-    fn json_of(state: &State, pid: u32, kernel_thread_nice: Option<i8>) -> Value {
+    fn json_of(state: &State, pid: u32, change: impl Fn(&mut ExplainView)) -> Value {
         let names = BTreeMap::from([(100, "Xorg"), (200, "xterm"), (300, "vim"), (50, "dbus-daemon")]);
         let names: BTreeMap<u32, String> = names.into_iter().map(|(pid, name)| (pid, name.to_owned())).collect();
-        let view = ExplainView {
+        let mut view = ExplainView {
             pid,
             name: names.get(&pid).cloned().unwrap_or_else(|| "cc".to_owned()),
             explanation: state.explain(pid.into()),
-            kernel_thread_nice,
+            real_time: None,
+            kernel_thread_nice: None,
+            kernel_worker: false,
+            login_left_ms: None,
             names,
             reservation: None,
         };
+        change(&mut view);
         serde_json::to_value(view).unwrap()
     }
 
@@ -163,13 +200,42 @@ mod tests {
         assert!(text(&view(&state, 302)).ends_with("xterm -> cc (forked)\n"));
     }
 
-    /// A kernel thread is of class KTHREAD whatever the person does, and of class OTHER where it is nice.
+    /// A kernel thread is of class KTHREAD whatever the person does, and of class OTHER where it is nice; a worker makes way.
     #[test]
     fn a_kernel_thread_is_no_stranger() {
-        let of = |nice: i8| text(&json_of(&figure_5(), 2, Some(nice)));
-        assert!(of(-20).starts_with("cc (2): KTHREAD"), "{}", of(-20));
-        assert!(of(0).starts_with("cc (2): KTHREAD"), "{}", of(0));
-        assert!(of(19).starts_with("cc (2): OTHER: a kernel thread"), "{}", of(19));
+        let of = |nice: i8, works_for_others| {
+            text(&json_of(&figure_5(), 2, |view| {
+                (view.kernel_thread_nice, view.kernel_worker) = (Some(nice), works_for_others)
+            }))
+        };
+        for nice in [-20, 0] {
+            assert!(of(nice, false).starts_with("cc (2): KTHREAD: a kernel thread runs"), "{}", of(nice, false));
+            assert!(
+                of(nice, true).contains("KTHREAD") && of(nice, true).contains("0.25 ms first"),
+                "{}",
+                of(nice, true)
+            );
+        }
+        assert!(of(19, true).starts_with("cc (2): OTHER: a kernel thread"), "{}", of(19, true));
+    }
+
+    /// What the kernel runs in a class above limelight's is told so, though it is rated.
+    #[test]
+    fn a_real_time_process_is_above_the_classes() {
+        let text = text(&json_of(&figure_5(), 300, |view| view.real_time = Some("SCHED_RR")));
+        assert!(
+            text.starts_with("vim (300): SCHED_RR: the kernel runs it before all of limelight's classes"),
+            "{text}"
+        );
+    }
+
+    /// A login that nobody rates is no stranger; one that is rated is told by its rating.
+    #[test]
+    fn a_login_is_told() {
+        let of = |pid, left_ms| text(&json_of(&figure_5(), pid, |view| view.login_left_ms = Some(left_ms)));
+        assert_eq!(of(999, 1900), "cc (999): HUCOUT: a login, or started by one, for 1900 ms of CPU more\n");
+        assert!(of(999, 0).starts_with("cc (999): OTHER: a login"), "{}", of(999, 0));
+        assert!(of(300, 1900).starts_with("vim (300): HUCIN, 5 s left"), "{}", of(300, 1900));
     }
 
     /// A process nothing is known of is of class OTHER, in words.

@@ -4,8 +4,10 @@
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Args, ValueEnum};
 use limelight_daemon::coop::{DEFAULT_PAGES_PER_USER, MAX_PAGES};
-use limelight_policy::Settings as PolicySettings;
-use limelight_sched::{Policy, Settings};
+use limelight_policy::{Settings as PolicySettings, SettingsError};
+use limelight_sched::{Policy, Settings, bounds};
+
+use crate::bounds::{millis, number};
 
 const POLICY_HEADING: &str = "Settings of the ratings (HuC, section 4)";
 
@@ -16,6 +18,8 @@ pub enum PolicyName {
     Huc,
     /// Redline's reservations, and nobody is rated.
     Redline,
+    /// Cooperative polling alone: releases, groups and one fair class; nobody is rated and nothing is reserved.
+    Coop,
     /// HuC's classes with a guaranteed share for everything else, and reservations above them.
     Unified,
 }
@@ -28,41 +32,50 @@ pub struct RunArgs {
     policy: PolicyName,
     /// Full slice of a process that serves the person, in ms, up to 100. Longer saves switches between several of them
     /// and makes them wait longer for each other.
-    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().huc_slice_ns))]
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().huc_slice_ns),
+        value_parser = millis(&bounds::HUC_SLICE_NS), allow_negative_numbers = true)]
     slice_ms: f64,
     /// Share of each CPU that everything else keeps whatever those who serve the person take, in per cent, 0 to 50.
     /// More of it costs them that much on a loaded machine.
-    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().share_pct)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().share_pct,
+        value_parser = number(bounds::SHARE_PCT, "per cent"), allow_negative_numbers = true)]
     share_pct: u32,
     /// Shortest slice, in ms, 0.1 to 10: how long those who serve the person wait at most when the guaranteed share is
     /// due. Longer saves switches.
-    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().slice_min_ns))]
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().slice_min_ns),
+        value_parser = millis(&bounds::SLICE_MIN_NS), allow_negative_numbers = true)]
     slice_min_ms: f64,
     /// CPU, in ms, 0 to 10000, that a process which serves the person only through others may use to answer one key or click
     /// ahead of those that draw; after that it runs beside them. Longer lets what a command started, such as a compilation,
     /// hold up a film for longer. 0, and always with --policy huc: no limit.
-    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().indirect_budget_ns))]
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().indirect_budget_ns),
+        value_parser = millis(&bounds::INDIRECT_BUDGET_NS), allow_negative_numbers = true)]
     indirect_budget_ms: f64,
     /// A task that has waited this long, in ms, 50 to 4000, is moved ahead of its class. Longer lets a heavily loaded machine
     /// be more unfair for longer; the kernel ends a scheduler that leaves a task waiting for seconds.
-    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().rescue_after_ns))]
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().rescue_after_ns),
+        value_parser = millis(&bounds::RESCUE_AFTER_NS), allow_negative_numbers = true)]
     rescue_after_ms: f64,
     /// Load of reservations (limelight-spec) on one CPU, in per cent, below which one that was taken back is given back (R_lo). Closer to
     /// --load-high-pct gives back sooner, and takes back again more often.
-    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_low_pct)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_low_pct,
+        value_parser = number(bounds::LOAD_PCT, "per cent"), allow_negative_numbers = true)]
     load_low_pct: u32,
     /// Load that no further reservation may bring about, in per cent of one CPU (R_hi). More admits more programs, and leaves less
     /// room for one that wants more than before.
-    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_high_pct)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_high_pct,
+        value_parser = number(bounds::LOAD_PCT, "per cent"), allow_negative_numbers = true)]
     load_high_pct: u32,
     /// Load above which reservations are taken back until it is below --load-high-pct, in per cent of one CPU, up to 94 (R_max). What
     /// is above it is for kernel threads and for everything else.
-    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_max_pct)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_max_pct,
+        value_parser = number(bounds::LOAD_PCT, "per cent"), allow_negative_numbers = true)]
     load_max_pct: u32,
     /// Processes of one user that can be cooperative (libcoop) at once, 0 to 1024; a second copy of the library in a process counts as
     /// another one. More lets one user take what others would have: there are 1024 for all users together. Root has no limit but that.
     /// With 0 only root's can.
-    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_PAGES_PER_USER)]
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_PAGES_PER_USER,
+        value_parser = number(0..=MAX_PAGES, "processes"), allow_negative_numbers = true)]
     coop_pages_per_user: u32,
     /// Also tell what is only of interest to who works on limelight.
     #[arg(long, short)]
@@ -81,10 +94,24 @@ pub fn with_policy_flags(run: clap::Command) -> clap::Command {
             .long(about.name.replace('_', "-"))
             .value_name("NUMBER")
             .default_value(about.default.clone())
+            .value_parser(of_policy(about.name, about.unit, about.range.clone()))
+            .allow_negative_numbers(true)
             .help_heading(POLICY_HEADING)
             .help(help)
     };
     run.args(PolicySettings::table().into_iter().map(flag))
+}
+
+/// Takes what a setting of the policy may be, as text.
+fn of_policy(
+    name: &'static str,
+    unit: &'static str,
+    (least, most): (String, String),
+) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+    move |text| match PolicySettings::default().set(name, text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(_) => Err(format!("give a number from {least} to {most}, in {unit}")),
+    }
 }
 
 impl RunArgs {
@@ -105,13 +132,14 @@ impl RunArgs {
             policy: match self.policy {
                 PolicyName::Huc => Policy::Huc,
                 PolicyName::Redline => Policy::Redline,
+                PolicyName::Coop => Policy::Coop,
                 PolicyName::Unified => Policy::Unified,
             },
-            huc_slice_ns: ns("--slice-ms", self.slice_ms)?,
+            huc_slice_ns: ns(self.slice_ms),
             share_pct: self.share_pct,
-            slice_min_ns: ns("--slice-min-ms", self.slice_min_ms)?,
-            indirect_budget_ns: ns("--indirect-budget-ms", self.indirect_budget_ms)?,
-            rescue_after_ns: ns("--rescue-after-ms", self.rescue_after_ms)?,
+            slice_min_ns: ns(self.slice_min_ms),
+            indirect_budget_ns: ns(self.indirect_budget_ms),
+            rescue_after_ns: ns(self.rescue_after_ms),
             load_low_pct: self.load_low_pct,
             load_high_pct: self.load_high_pct,
             load_max_pct: self.load_max_pct,
@@ -121,14 +149,8 @@ impl RunArgs {
     }
 
     /// Cooperative processes of each user.
-    ///
-    /// # Errors
-    /// There cannot be so many.
-    pub fn coop_pages_per_user(&self) -> Result<u32> {
-        match self.coop_pages_per_user {
-            number @ 0..=MAX_PAGES => Ok(number),
-            number => Err(anyhow!("--coop-pages-per-user={number}: it is 0 to {MAX_PAGES}, which is all there are")),
-        }
+    pub fn coop_pages_per_user(&self) -> u32 {
+        self.coop_pages_per_user
     }
 
     /// The policy's settings.
@@ -144,7 +166,7 @@ impl RunArgs {
         if let PolicyName::Huc = self.policy {
             settings.crowd_weight_pm = 0;
         }
-        settings.validate()?;
+        settings.validate().map_err(|error| anyhow!(by_options(error)))?;
         Ok(settings)
     }
 }
@@ -153,12 +175,20 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-fn ns(flag: &str, ms: f64) -> Result<u64> {
-    // An hour: far above every range that is checked later, and far below what does not fit.
-    if !(0.0..=3_600_000.0).contains(&ms) {
-        return Err(anyhow!("{flag}={ms}: give a number of milliseconds"));
+fn ns(ms: f64) -> u64 {
+    (ms * 1e6).round() as u64
+}
+
+/// What two settings of the policy have against each other, by the names of their options.
+fn by_options(error: SettingsError) -> String {
+    let option = |name: &str| format!("--{}", name.replace('_', "-"));
+    match error {
+        SettingsError::Order { low, low_value, high, high_value } => {
+            let (low, high) = (option(low), option(high));
+            format!("{low} {low_value} is above {high} {high_value}: lower the one or raise the other")
+        }
+        other => other.to_string(),
     }
-    Ok((ms * 1e6).round() as u64)
 }
 
 #[cfg(test)]
@@ -179,7 +209,7 @@ mod tests {
     fn without_flags_the_defaults_hold() {
         assert_eq!(run(&[]).scheduler().unwrap(), Settings::default());
         assert_eq!(run(&[]).ratings().unwrap(), PolicySettings::default());
-        assert_eq!(run(&[]).coop_pages_per_user().unwrap(), DEFAULT_PAGES_PER_USER);
+        assert_eq!(run(&[]).coop_pages_per_user(), DEFAULT_PAGES_PER_USER);
     }
 
     /// Every flag reaches the setting it names.
@@ -208,7 +238,7 @@ mod tests {
             load_max_pct: 70,
         };
         assert_eq!(run(&flags).scheduler().unwrap(), expected);
-        assert_eq!(run(&["--coop-pages-per-user=7"]).coop_pages_per_user().unwrap(), 7);
+        assert_eq!(run(&["--coop-pages-per-user=7"]).coop_pages_per_user(), 7);
         for about in PolicySettings::table() {
             let flag = format!("--{}={}", about.name.replace('_', "-"), about.range.1);
             let mut expected = PolicySettings::default();
@@ -219,17 +249,51 @@ mod tests {
         }
     }
 
-    /// What is out of range is refused with the flag's or the setting's name and what is allowed.
+    /// What is out of range is refused with the option, the value, what is allowed, and its unit; so is what is no number.
     #[test]
     fn what_is_out_of_range_is_named() {
-        assert!(run(&["--share-pct=80"]).scheduler().unwrap_err().to_string().contains("50"));
-        assert!(run(&["--slice-ms=-1"]).scheduler().unwrap_err().to_string().contains("--slice-ms"));
-        assert!(run(&["--rescue-after-ms=1"]).scheduler().unwrap_err().to_string().contains("50 ms"));
-        assert!(run(&["--indirect-budget-ms=11000"]).scheduler().unwrap_err().to_string().contains("10 s"));
-        assert!(run(&["--slice-ms=NaN"]).scheduler().is_err());
-        let message = run(&["--coop-pages-per-user=1025"]).coop_pages_per_user().unwrap_err().to_string();
-        assert!(message.contains("--coop-pages-per-user=1025") && message.contains("1024"), "{message}");
-        let message = run(&["--input-memory-s=0"]).ratings().unwrap_err().to_string();
-        assert!(message.contains("1 to 600"), "{message}");
+        for (option, value, allowed) in [
+            ("--slice-ms", "0", "0.1 to 100, in ms"),
+            ("--slice-ms", "-1", "0.1 to 100, in ms"),
+            ("--slice-ms", "NaN", "0.1 to 100, in ms"),
+            ("--slice-min-ms", "11", "0.1 to 10, in ms"),
+            ("--share-pct", "51", "0 to 50, in per cent"),
+            ("--share-pct", "many", "0 to 50, in per cent"),
+            ("--rescue-after-ms", "1", "50 to 4000, in ms"),
+            ("--indirect-budget-ms", "11000", "0 to 10000, in ms"),
+            ("--load-low-pct", "0", "1 to 94, in per cent"),
+            ("--load-high-pct", "95", "1 to 94, in per cent"),
+            ("--load-max-pct", "-3", "1 to 94, in per cent"),
+            ("--coop-pages-per-user", "1025", "0 to 1024, in processes"),
+            ("--input-memory-s", "0", "1 to 600, in seconds"),
+        ] {
+            let error = command().try_get_matches_from(["limelight", "run", option, value]).unwrap_err();
+            let message = error.to_string();
+            assert!(message.contains(&format!("invalid value '{value}' for '{option} ")), "{message}");
+            assert!(message.contains(&format!("give a number from {allowed}")), "{message}");
+        }
+    }
+
+    /// Every option of the policy's is bounded, by what its help says.
+    #[test]
+    fn every_setting_of_the_policy_is_bounded() {
+        for about in PolicySettings::table() {
+            let option = format!("--{}", about.name.replace('_', "-"));
+            let message = command().try_get_matches_from(["limelight", "run", &option, "-1"]).unwrap_err().to_string();
+            let allowed =
+                format!("'-1' for '{option} <NUMBER>': give a number from {} to {}, in", about.range.0, about.range.1);
+            assert!(message.contains(&allowed), "{message}");
+        }
+    }
+
+    /// Of two that contradict each other both are named.
+    #[test]
+    fn what_contradicts_is_named() {
+        let message = run(&["--slice-ms=0.2"]).scheduler().unwrap_err().to_string();
+        assert!(message.contains("--slice-ms 0.2 is below --slice-min-ms 0.5"), "{message}");
+        let message = run(&["--load-low-pct=85"]).scheduler().unwrap_err().to_string();
+        assert!(message.contains("--load-low-pct 85, --load-high-pct 80"), "{message}");
+        let message = run(&["--hub-leave=41"]).ratings().unwrap_err().to_string();
+        assert!(message.contains("--hub-leave 41 is above --hub-enter 40"), "{message}");
     }
 }

@@ -48,7 +48,7 @@ pub enum Question {
     /// All but the processes is there.
     Status(Box<Status>, Snapshot),
     /// Why is this process in its class?
-    Explain(u32, Box<State>, Option<ReservationStatus>),
+    Explain(u32, Box<State>, Held),
     /// The dependency graph.
     Graph(Box<State>),
     /// Who holds a reservation.
@@ -59,6 +59,15 @@ pub enum Question {
     Released(u32),
     /// A reservation that was asked for.
     Reserved(Box<ReservationStatus>),
+}
+
+/// What the scheduler holds of a process, beside its rating.
+#[derive(Default)]
+pub struct Held {
+    /// Its reservation.
+    pub reservation: Option<ReservationStatus>,
+    /// Of a login, or a child of one: for how much CPU it is of class HUCOUT still.
+    pub login_left_ns: Option<u64>,
 }
 
 struct Job {
@@ -142,8 +151,8 @@ fn answer(question: Question, viewer: u32) -> Response {
             status.cooperative.users.retain(|user| viewer == 0 || user.uid == viewer);
             Response::Status(status)
         }
-        Question::Explain(pid, state, reservation) => match explain(&state, pid, viewer) {
-            Ok(view) => Response::Explain(Box::new(ExplainView { reservation, ..view })),
+        Question::Explain(pid, state, held) => match explain(&state, pid, viewer, held) {
+            Ok(view) => Response::Explain(Box::new(view)),
             Err(reason) => Response::Error(reason),
         },
         Question::Graph(state) => Response::Graph(Box::new(state.graph())),
@@ -200,7 +209,7 @@ fn process(snapshot: &Snapshot, pid: u32, rating: &Rating) -> ProcessStatus {
 }
 
 /// Why `pid` is in its class, or why `viewer` is not told.
-fn explain(state: &State, pid: u32, viewer: u32) -> Result<ExplainView, String> {
+fn explain(state: &State, pid: u32, viewer: u32, held: Held) -> Result<ExplainView, String> {
     let name = procfs::name(pid).ok_or_else(|| format!("there is no process {pid}"))?;
     if !may_see(pid, viewer) {
         return Err(format!("process {pid} is another user's: ask as root (sudo limelight explain {pid})"));
@@ -209,8 +218,19 @@ fn explain(state: &State, pid: u32, viewer: u32) -> Result<ExplainView, String> 
     let on_path =
         explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
     let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-    let kernel_thread_nice = procfs::kernel_thread(pid);
-    Ok(ExplainView { pid, name, explanation, kernel_thread_nice, names, reservation: None })
+    let Held { reservation, login_left_ns } = held;
+    let kernel_thread = procfs::kernel_thread(pid);
+    Ok(ExplainView {
+        pid,
+        name,
+        explanation,
+        real_time: procfs::real_time(pid),
+        kernel_thread_nice: kernel_thread.map(|thread| thread.nice),
+        kernel_worker: kernel_thread.is_some_and(|thread| thread.works_for_others),
+        login_left_ms: login_left_ns.map(|ns| ns / 1_000_000),
+        names,
+        reservation,
+    })
 }
 
 fn server(step: &Step) -> Option<u32> {
@@ -258,7 +278,7 @@ mod tests {
         assert_eq!(processes(&snapshot, uid).len(), 1);
         assert_eq!(processes(&snapshot, uid + 1).len(), 0);
         let state = State::new(limelight_policy::Settings::default()).unwrap();
-        assert!(explain(&state, own, uid).is_ok());
-        assert!(explain(&state, own, uid + 1).unwrap_err().contains("another user's"));
+        assert!(explain(&state, own, uid, Held::default()).is_ok());
+        assert!(explain(&state, own, uid + 1, Held::default()).unwrap_err().contains("another user's"));
     }
 }

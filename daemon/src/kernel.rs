@@ -25,6 +25,8 @@ pub trait Kernel {
     fn clear_rating(&self, tgid: u32);
     /// See [`Scheduler::rating`].
     fn rating(&self, tgid: u32) -> Option<ll_rating>;
+    /// See [`Scheduler::login_left_ns`].
+    fn login_left_ns(&self, tgid: u32) -> Option<u64>;
     /// See [`Scheduler::ratings`].
     ///
     /// # Errors
@@ -111,6 +113,10 @@ impl Kernel for Scheduler<'_> {
 
     fn rating(&self, tgid: u32) -> Option<ll_rating> {
         Scheduler::rating(self, tgid)
+    }
+
+    fn login_left_ns(&self, tgid: u32) -> Option<u64> {
+        Scheduler::login_left_ns(self, tgid)
     }
 
     fn ratings(&self) -> Result<Vec<(u32, ll_rating)>> {
@@ -278,6 +284,10 @@ pub mod fake {
 
         fn rating(&self, tgid: u32) -> Option<ll_rating> {
             self.ratings.borrow().get(&tgid).copied()
+        }
+
+        fn login_left_ns(&self, _tgid: u32) -> Option<u64> {
+            None
         }
 
         fn ratings(&self) -> Result<Vec<(u32, ll_rating)>> {

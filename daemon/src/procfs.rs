@@ -75,19 +75,48 @@ pub fn is_process(pid: u32) -> bool {
     tgid.and_then(|tgid| tgid.trim().parse().ok()) == Some(pid)
 }
 
-/// Is it a thread of the kernel's, and of which nice value? `None` for everybody else.
+/// A thread of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelThread {
+    /// Its nice value.
+    pub nice: i8,
+    /// Is it a worker, or one that belongs to its CPU? As `works_for_others()` in `rating.bpf.h` has it.
+    pub works_for_others: bool,
+}
+
+/// A kernel thread whose CPUs nobody may choose (`PF_NO_SETAFFINITY`).
+const NO_SETAFFINITY: u32 = 0x0400_0000;
+
+/// Is it a thread of the kernel's, and of which kind? `None` for everybody else.
 #[must_use]
-pub fn kernel_thread(pid: u32) -> Option<i8> {
+pub fn kernel_thread(pid: u32) -> Option<KernelThread> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
     let kthread =
         String::from_utf8_lossy(&status).lines().find_map(|line| Some(line.strip_prefix("Kthread:")?.trim() == "1"));
     if kthread != Some(true) {
         return None;
     }
+    let flags: u32 = stat(pid, 9)?;
+    Some(KernelThread { nice: stat(pid, 19)?, works_for_others: flags & NO_SETAFFINITY != 0 })
+}
+
+/// The kernel's class above limelight's that it is in, by its name there.
+#[must_use]
+pub fn real_time(pid: u32) -> Option<&'static str> {
+    match stat(pid, 41)? {
+        1_u32 => Some("SCHED_FIFO"),
+        2 => Some("SCHED_RR"),
+        6 => Some("SCHED_DEADLINE"),
+        _ => None,
+    }
+}
+
+/// Value `number` of `/proc/PID/stat`, counted from 1 as in its manual.
+fn stat<T: std::str::FromStr>(pid: u32, number: usize) -> Option<T> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // Nice is the 19th value, and what follows the name's bracket is the third.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()
+    // The name, which may hold blanks and brackets, is the second; what follows its bracket is the third.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 /// May somebody who owns a display of user `owner` report on process `pid`?
@@ -119,9 +148,10 @@ mod tests {
     #[test]
     fn a_kernel_thread_is_told_from_a_process() {
         if name(2).as_deref() == Some("kthreadd") {
-            assert_eq!(kernel_thread(2), Some(0));
+            assert_eq!(kernel_thread(2), Some(KernelThread { nice: 0, works_for_others: false }));
         }
         assert_eq!((kernel_thread(std::process::id()), kernel_thread(0)), (None, None));
+        assert_eq!((real_time(std::process::id()), real_time(0)), (None, None));
     }
 
     /// A thread has a directory in `/proc` with the owner of its process, and is no process all the same.

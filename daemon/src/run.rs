@@ -24,7 +24,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::answers::{Answers, Question};
+use crate::answers::{Answers, Held, Question};
 use crate::control::{Control, SOCKET, refuse};
 use crate::coop::{self, Coop};
 use crate::core::{Core, Memory, report};
@@ -302,22 +302,27 @@ impl<K: Kernel> Session<'_, K> {
             Request::Status => Ok(Question::Status(Box::new(self.status()), self.core.snapshot()?)),
             Request::Explain { pid } => {
                 let reservation = self.reserve.as_ref().and_then(|reserve| reserve.of(kernel, pid));
-                Ok(Question::Explain(pid, Box::new(self.core.state().clone()), reservation))
+                let held = Held { reservation, login_left_ns: kernel.login_left_ns(pid) };
+                Ok(Question::Explain(pid, Box::new(self.core.state().clone()), held))
             }
             Request::Graph if caller == 0 => Ok(Question::Graph(Box::new(self.core.state().clone()))),
             Request::Graph => bail!("the graph spans all users: ask as root (sudo limelight graph)"),
-            Request::Reservations => Ok(Question::Reservations(Box::new(reserving(&mut self.reserve)?.view(kernel)))),
+            Request::Reservations => {
+                Ok(Question::Reservations(Box::new(reserving(&mut self.reserve, &self.options.settings)?.view(kernel))))
+            }
             Request::Reserve { pid, runtime_us, period_us } => {
                 let (runtime, period) = (Duration::from_micros(runtime_us), Duration::from_micros(period_us));
                 let wish = Wish { pid, runtime, period };
-                Ok(Question::Reserved(Box::new(reserving(&mut self.reserve)?.request(kernel, caller, &wish)?)))
+                Ok(Question::Reserved(Box::new(
+                    reserving(&mut self.reserve, &self.options.settings)?.request(kernel, caller, &wish)?,
+                )))
             }
             Request::Release { pid } => {
-                reserving(&mut self.reserve)?.release(kernel, caller, pid)?;
+                reserving(&mut self.reserve, &self.options.settings)?.release(kernel, caller, pid)?;
                 Ok(Question::Released(pid))
             }
             Request::Reload if caller == 0 => {
-                reserving(&mut self.reserve)?.read();
+                reserving(&mut self.reserve, &self.options.settings)?.read();
                 Ok(Question::Reloading)
             }
             Request::Reload => {
@@ -327,7 +332,7 @@ impl<K: Kernel> Session<'_, K> {
     }
 
     fn reload(&mut self) {
-        match reserving(&mut self.reserve) {
+        match reserving(&mut self.reserve, &self.options.settings) {
             Ok(reserve) => reserve.read(),
             Err(error) => warn!("nothing to read again: {error:#}"),
         }
@@ -348,10 +353,11 @@ impl<K: Kernel> Session<'_, K> {
     }
 }
 
-fn reserving<'a>(reserve: &'a mut Option<&mut Reserve>) -> Result<&'a mut Reserve> {
+fn reserving<'a>(reserve: &'a mut Option<&mut Reserve>, settings: &Settings) -> Result<&'a mut Reserve> {
+    let policy = settings.policy.name();
     reserve
         .as_deref_mut()
-        .ok_or_else(|| anyhow!("there are no reservations with --policy huc: start limelight run without it"))
+        .ok_or_else(|| anyhow!("there are no reservations with --policy {policy}: start limelight run without it"))
 }
 
 /// Was the daemon started in a terminal? Then SIGHUP says that this has gone, and from others it asks for the files to be read again, as is usual.

@@ -259,8 +259,14 @@ pub struct ExplainView {
     pub name: String,
     /// The policy's reasons; none where nothing is known of the process, so that it is of class OTHER.
     pub explanation: Option<Explanation>,
+    /// Of a process in one of the kernel's classes above limelight's: which. None for everybody else.
+    pub real_time: Option<&'static str>,
     /// Of a kernel thread, whose class no rating decides: its nice value. None for everybody else.
     pub kernel_thread_nice: Option<i8>,
+    /// Is it a kernel thread whose work others wait for: a worker, or one that belongs to its CPU?
+    pub kernel_worker: bool,
+    /// Of a login of root's, and what it started, which need no rating: for how much CPU it is of class HUCOUT still, in ms. None for everybody else.
+    pub login_left_ms: Option<u64>,
     /// Names of the processes on the path.
     pub names: BTreeMap<u32, String>,
     /// The reservation it holds, which serves it before all classes while it is admitted. A rating is none.

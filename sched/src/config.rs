@@ -10,6 +10,8 @@ pub enum Policy {
     Huc,
     /// Redline's reservations (section 6), and nobody is rated.
     Redline,
+    /// Cooperative polling: releases, groups and one fair class; nobody is rated and nothing is reserved.
+    Coop,
     /// HuC's classes with a guaranteed share for class OTHER (section 5.2), and reservations above them.
     #[default]
     Unified,
@@ -22,6 +24,7 @@ impl Policy {
         match self {
             Policy::Huc => "huc",
             Policy::Redline => "redline",
+            Policy::Coop => "coop",
             Policy::Unified => "unified",
         }
     }
@@ -70,8 +73,23 @@ impl Default for Settings {
 /// watchdog from ejecting the scheduler.
 const STRICT_SHARE_PM: u32 = 10;
 
-/// The most that reservations may take of a CPU: what remains is for kernel threads, which come before them, and for the guaranteed share.
-const MAX_LOAD_PCT: u32 = 94;
+/// What each setting may be. Times are in nanoseconds.
+pub mod bounds {
+    use std::ops::RangeInclusive;
+
+    /// The full slice; it is not below the minimum slice either.
+    pub const HUC_SLICE_NS: RangeInclusive<u64> = 100_000..=100_000_000;
+    /// The guaranteed share, in per cent.
+    pub const SHARE_PCT: RangeInclusive<u32> = 0..=50;
+    /// The minimum slice.
+    pub const SLICE_MIN_NS: RangeInclusive<u64> = 100_000..=10_000_000;
+    /// The budget of indirect ratings.
+    pub const INDIRECT_BUDGET_NS: RangeInclusive<u64> = 0..=10_000_000_000;
+    /// The wait after which a task is moved ahead.
+    pub const RESCUE_AFTER_NS: RangeInclusive<u64> = 50_000_000..=4_000_000_000;
+    /// Loads of reservations, in per cent. What remains of a CPU is for kernel threads, which come before them, and for the guaranteed share.
+    pub const LOAD_PCT: RangeInclusive<u32> = 1..=94;
+}
 
 impl Settings {
     /// What class OTHER earns, in thousandths of what HuC classes run.
@@ -81,7 +99,7 @@ impl Settings {
     pub fn share_pm(&self) -> u32 {
         match self.policy {
             Policy::Huc => STRICT_SHARE_PM,
-            Policy::Redline | Policy::Unified => (self.share_pct * 12).max(STRICT_SHARE_PM),
+            Policy::Redline | Policy::Coop | Policy::Unified => (self.share_pct * 12).max(STRICT_SHARE_PM),
         }
     }
 
@@ -90,37 +108,44 @@ impl Settings {
     pub fn effective_indirect_budget_ns(&self) -> u64 {
         match self.policy {
             Policy::Huc => 0,
-            Policy::Redline | Policy::Unified => self.indirect_budget_ns,
+            Policy::Redline | Policy::Coop | Policy::Unified => self.indirect_budget_ns,
         }
     }
 
-    /// Says which setting is out of range, and what is allowed.
+    /// Says which setting is out of range, by the option that sets it, and what is allowed.
     ///
     /// # Errors
     /// The first setting that is out of range.
     pub fn check(&self) -> Result<(), String> {
-        if self.share_pct > 50 {
-            return Err(format!("share of {} %: the guaranteed share is at most 50 %", self.share_pct));
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let times = [
+            ("slice-min-ms", self.slice_min_ns, bounds::SLICE_MIN_NS),
+            ("slice-ms", self.huc_slice_ns, bounds::HUC_SLICE_NS),
+            ("indirect-budget-ms", self.indirect_budget_ns, bounds::INDIRECT_BUDGET_NS),
+            ("rescue-after-ms", self.rescue_after_ns, bounds::RESCUE_AFTER_NS),
+        ];
+        for (option, value, allowed) in times {
+            if !allowed.contains(&value) {
+                let (least, most) = (ms(*allowed.start()), ms(*allowed.end()));
+                return Err(format!("--{option} {}: give a number from {least} to {most}, in ms", ms(value)));
+            }
         }
-        if !(100_000..=10_000_000).contains(&self.slice_min_ns) {
-            return Err(format!("minimum slice of {} ns: it is 0.1 ms to 10 ms", self.slice_min_ns));
+        if !bounds::SHARE_PCT.contains(&self.share_pct) {
+            let (least, most) = bounds::SHARE_PCT.into_inner();
+            return Err(format!("--share-pct {}: give a number from {least} to {most}, in per cent", self.share_pct));
         }
-        if self.huc_slice_ns < self.slice_min_ns || self.huc_slice_ns > 100_000_000 {
+        if self.huc_slice_ns < self.slice_min_ns {
+            let (slice, least) = (ms(self.huc_slice_ns), ms(self.slice_min_ns));
             return Err(format!(
-                "slice of {} ns: it is at least the minimum slice and at most 100 ms",
-                self.huc_slice_ns
+                "--slice-ms {slice} is below --slice-min-ms {least}: raise the one or lower the other"
             ));
         }
-        if self.indirect_budget_ns > 10_000_000_000 {
-            return Err(format!("budget of {} ns for indirect ratings: it is 0 to 10 s", self.indirect_budget_ns));
-        }
-        if !(50_000_000..=4_000_000_000).contains(&self.rescue_after_ns) {
-            return Err(format!("rescue after {} ns: it is 50 ms to 4 s", self.rescue_after_ns));
-        }
         let (low, high, max) = (self.load_low_pct, self.load_high_pct, self.load_max_pct);
-        if !(0 < low && low < high && high < max && max <= MAX_LOAD_PCT) {
+        if !(bounds::LOAD_PCT.contains(&low) && low < high && high < max && bounds::LOAD_PCT.contains(&max)) {
             return Err(format!(
-                "loads of {low}, {high} and {max} %: R_lo is above 0, R_hi above R_lo, R_max above R_hi and at most {MAX_LOAD_PCT} %"
+                "--load-low-pct {low}, --load-high-pct {high}, --load-max-pct {max}: give numbers from {} to {}, each above the one before",
+                bounds::LOAD_PCT.start(),
+                bounds::LOAD_PCT.end()
             ));
         }
         Ok(())
@@ -129,13 +154,13 @@ impl Settings {
     /// Are there reservations?
     #[must_use]
     pub fn reserves(&self) -> bool {
-        self.policy != Policy::Huc
+        matches!(self.policy, Policy::Redline | Policy::Unified)
     }
 
     /// Is anybody rated?
     #[must_use]
     pub fn rates(&self) -> bool {
-        self.policy != Policy::Redline
+        matches!(self.policy, Policy::Huc | Policy::Unified)
     }
 }
 
@@ -154,11 +179,39 @@ mod tests {
     /// A setting out of range is named, with what is allowed.
     #[test]
     fn a_setting_out_of_range_is_named() {
-        let message = Settings { share_pct: 80, ..Settings::default() }.check().unwrap_err();
-        assert!(message.contains("80 %") && message.contains("50 %"), "{message}");
-        let message = Settings { slice_min_ns: 1, ..Settings::default() }.check().unwrap_err();
-        assert!(message.contains("minimum slice"), "{message}");
-        let message = Settings { load_high_pct: 95, ..Settings::default() }.check().unwrap_err();
-        assert!(message.contains("R_max above R_hi"), "{message}");
+        let set = Settings::default;
+        for (wrong, words) in [
+            (Settings { share_pct: 51, ..set() }, "--share-pct 51: give a number from 0 to 50, in per cent"),
+            (Settings { slice_min_ns: 1, ..set() }, "--slice-min-ms 0.000001: give a number from 0.1 to 10, in ms"),
+            (Settings { huc_slice_ns: 0, ..set() }, "--slice-ms 0: give a number from 0.1 to 100, in ms"),
+            (
+                Settings { huc_slice_ns: 200_000, ..set() },
+                "--slice-ms 0.2 is below --slice-min-ms 0.5: raise the one or lower the other",
+            ),
+            (
+                Settings { rescue_after_ns: 1_000_000, ..set() },
+                "--rescue-after-ms 1: give a number from 50 to 4000, in ms",
+            ),
+            (
+                Settings { load_high_pct: 95, ..set() },
+                "--load-high-pct 95, --load-max-pct 90: give numbers from 1 to 94, each above the one before",
+            ),
+        ] {
+            let message = wrong.check().unwrap_err();
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    /// Each policy has its paper's rules alone, and unified all of them.
+    #[test]
+    fn a_policy_is_one_papers() {
+        let rules = |policy| {
+            let settings = Settings { policy, ..Settings::default() };
+            (settings.rates(), settings.reserves())
+        };
+        assert_eq!(rules(Policy::Huc), (true, false));
+        assert_eq!(rules(Policy::Redline), (false, true));
+        assert_eq!(rules(Policy::Coop), (false, false));
+        assert_eq!(rules(Policy::Unified), (true, true));
     }
 }

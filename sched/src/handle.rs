@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Mechanism only: what the numbers mean is decided in `limelight-policy`.
 
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramInput, set_print};
 use limelight_abi::sched::{LL_NR_STATS, ll_edge, ll_proc_stats, ll_publish_args, ll_rating, ll_stat_id};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
 use crate::bytes;
 use crate::config::Settings;
 use crate::pages::CoopPages;
+use crate::skel::types::{login_ctx, task_ctx};
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
 
 /// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
@@ -142,6 +145,18 @@ impl<'obj> Scheduler<'obj> {
     pub fn rating(&self, tgid: u32) -> Option<ll_rating> {
         let value = self.skel.maps.ratings.lookup(&tgid.to_ne_bytes(), MapFlags::ANY).ok()??;
         bytes::read(&value)
+    }
+
+    /// For how much CPU process `tgid` is still of class HUCOUT as a login, or as a child of one, in nanoseconds; none where it is neither.
+    #[must_use]
+    pub fn login_left_ns(&self, tgid: u32) -> Option<u64> {
+        let process = pidfd_open(Pid::from_raw(tgid.cast_signed())?, PidfdFlags::empty()).ok()?;
+        let key = process.as_raw_fd().to_ne_bytes();
+        let task = self.skel.maps.task_ctxs.lookup(&key, MapFlags::ANY).ok()??;
+        let login = task.get(offset_of!(task_ctx, login)..)?;
+        let is_one: u32 = bytes::read(login.get(offset_of!(login_ctx, is_one)..)?.get(..4)?)?;
+        let left_ns = bytes::read(login.get(offset_of!(login_ctx, left_ns)..)?.get(..8)?)?;
+        (is_one != 0).then_some(left_ns)
     }
 
     /// Every rating that the scheduler holds, those it gave by itself included.

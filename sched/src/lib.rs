@@ -8,7 +8,7 @@ mod handle;
 mod pages;
 mod reserve;
 
-pub use config::{Policy, Settings};
+pub use config::{Policy, Settings, bounds};
 pub use consents::Consent;
 pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, check_types, has_server};
 pub use libbpf_rs::OpenObject;

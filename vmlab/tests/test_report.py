@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import cli, experiment, headline, report, samples
+from vmlab import cli, commands, demo, experiment, headline, report, samples
 from vmlab.judge import Row
 from vmlab.results import Results
 
@@ -102,3 +102,26 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(words, capsys):
     assert cli.main([*words, "/proc/none.html"]) == 64
     said = capsys.readouterr().err
     assert f"give {words[-1]} another file" in said and "cannot write /proc/none.html" in said, said
+
+
+def test_the_demonstration_names_what_is_plotted():
+    """The demonstration's plot has a title, and calls the kernel's scheduler so: who sees it first does not know the word eevdf."""
+    rows = [film_row(scheduler, "bursty", 1.0) for scheduler in demo.SCHEDULERS]
+    figure = demo.draw(rows)
+    titles = [axis.get_title() for axis in figure.axes]
+    assert "bursty" in figure.get_suptitle()
+    assert titles == ["the kernel's scheduler (eevdf)", "limelight"]
+
+
+@pytest.mark.parametrize("words", [("run", "film"), ("exec", "--policy", "huc")])
+def test_a_policy_is_limelights(words, capsys):
+    """Where no limelight would run, `--policy` is refused and says why: it changed nothing, and was not told."""
+    words = [*words, "--sched", "eevdf"] + (["--policy", "huc"] if words[0] == "run" else ["--", "true"])
+    assert cli.main(words) == 64
+    assert "only limelight has policies" in capsys.readouterr().err
+
+
+def test_a_policy_beside_other_schedulers_is_limelights():
+    """Of several schedulers limelight alone gets the policy."""
+    asked = cli.parser().parse_args(["run", "film", "--sched", "eevdf,limelight", "--policy", "huc"])
+    assert commands._schedulers(experiment.find(ROOT, "film"), asked) == [("eevdf", ""), ("limelight", "huc")]

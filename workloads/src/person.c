@@ -7,6 +7,7 @@
  *   person watch --title T --seconds S    when each frame of the window was drawn
  *   person drag  --title T --seconds S    pointer moved -> the window is where it belongs; with --circle round and round
  *   person start --title T --count N      Enter sent to window T -> first frame of a new window
+ *   person menu --count N                 click on the last entry of the window manager's menu -> first frame of a new window
  *   person wander --title T --seconds S   moves the pointer over the window and types, measures nothing
  *
  * A hand and an eye are no processes: this program runs above every ordinary task, so that its own waiting is not measured.
@@ -33,6 +34,7 @@ struct options {
 	uint64_t interval_ns; /* between two keys or motions, on the average */
 	bool is_timed;	      /* --seconds was given */
 	bool is_circle;
+	bool is_menu;
 	uint64_t around_ns; /* drag: before it, the window found, and after it, nothing is done for so long */
 };
 
@@ -45,7 +47,7 @@ struct record {
 
 static void usage(void)
 {
-	die_usage("usage: person type|watch|drag|start|wander --title T --out FILE [--count N] [--seconds S]\n"
+	die_usage("usage: person type|watch|drag|start|menu|wander --title T --out FILE [--count N] [--seconds S]\n"
 		  "              [--interval-us N] [--seed N] [--circle] [--around MS]");
 }
 
@@ -56,6 +58,7 @@ static struct options parse(int argc, char **argv)
 	if (argc < 2)
 		usage();
 	options.action = argv[1];
+	options.is_menu = !strcmp(options.action, "menu");
 	for (int i = 2; i < argc; i += 2) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 
@@ -83,7 +86,7 @@ static struct options parse(int argc, char **argv)
 		else
 			usage();
 	}
-	if (!options.title || !options.out)
+	if ((!options.title && !options.is_menu) || !options.out)
 		usage();
 	return options;
 }
@@ -269,19 +272,60 @@ static Window see_new_window(struct eye *eye, struct record *record, uint64_t se
 	return None;
 }
 
+/*
+ * Opens the window manager's menu by a click on the root window, in the corner where no window is, and puts the pointer on the menu's last entry, which
+ * is all of it or, below a title, its second row; false where no menu came.
+ */
+static bool open_menu(struct eye *eye)
+{
+	const int corner_x = DisplayWidth(eye->display, DefaultScreen(eye->display)) - 200;
+	const int corner_y = DisplayHeight(eye->display, DefaultScreen(eye->display)) - 150;
+	XWindowAttributes at;
+	uint64_t sent_ns;
+	XEvent event;
+
+	sent_ns = eye_move(eye, corner_x, corner_y);
+	eye_button(eye, 3, true);
+	eye_button(eye, 3, false);
+	do {
+		if (!eye_next(eye, &event, sent_ns + GIVE_UP_NS))
+			return false;
+	} while (event.type != MapNotify);
+	/* The hand takes as long to get there, and the menu to be drawn. */
+	sleep_until_ns(now_ns() + 300 * NS_PER_MS);
+	if (!XGetWindowAttributes(eye->display, event.xmap.window, &at))
+		return false;
+	eye_move(eye, at.x + at.width / 2, at.y + at.height * 3 / 4);
+	sleep_until_ns(now_ns() + 300 * NS_PER_MS);
+	eye_drain(eye);
+	return true;
+}
+
+/* Clicks on what is under the pointer. Returns when the button went down. */
+static uint64_t click(struct eye *eye)
+{
+	const uint64_t sent_ns = eye_button(eye, 1, true);
+
+	eye_button(eye, 1, false);
+	return sent_ns;
+}
+
 static void start_programs(struct eye *eye, const struct options *options, struct record *record)
 {
 	const uint64_t interval_ns = options->interval_ns ? options->interval_ns : 1000 * NS_PER_MS;
-	const Window terminal = eye_find(eye, options->title, FIND_WINDOW_NS);
+	const Window terminal = options->is_menu ? None : eye_find(eye, options->title, FIND_WINDOW_NS);
 	struct random_state random;
 
 	random_seed(&random, options->seed);
 	XSelectInput(eye->display, eye->root, SubstructureNotifyMask);
 	for (uint64_t i = 0; i < options->count; i++) {
-		eye_focus(eye, terminal);
+		if (!options->is_menu)
+			eye_focus(eye, terminal);
 		sleep_until_ns(now_ns() + pause_ns(&random, interval_ns));
 		eye_drain(eye);
-		const Window made = see_new_window(eye, record, eye_press(eye, XK_Return));
+		if (options->is_menu && !open_menu(eye))
+			die_usage("person: the window manager showed no menu within 5 s of a click on the root window");
+		const Window made = see_new_window(eye, record, options->is_menu ? click(eye) : eye_press(eye, XK_Return));
 		sleep_until_ns(now_ns() + 300 * NS_PER_MS);
 		if (made)
 			XKillClient(eye->display, made);
@@ -325,7 +369,7 @@ int main(int argc, char **argv)
 		watch(&eye, &options, &record);
 	else if (!strcmp(options.action, "drag"))
 		drag_window(&eye, &options, &record);
-	else if (!strcmp(options.action, "start"))
+	else if (!strcmp(options.action, "start") || options.is_menu)
 		start_programs(&eye, &options, &record);
 	else if (!strcmp(options.action, "wander"))
 		wander(&eye, &options);

@@ -35,7 +35,8 @@ uint64_t eye_press(struct eye *eye, KeySym key);
 /* Moves the pointer on the screen, and sends it off. Returns when it was sent. */
 uint64_t eye_move(struct eye *eye, int x, int y);
 
-void eye_button(struct eye *eye, unsigned button, bool down);
+/* Presses or releases a button, and sends it off. Returns when it was sent. */
+uint64_t eye_button(struct eye *eye, unsigned button, bool down);
 
 /* The next event up to the time `until_ns`; false when there was none. */
 bool eye_next(struct eye *eye, XEvent *event, uint64_t until_ns);

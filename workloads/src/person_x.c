@@ -127,10 +127,12 @@ uint64_t eye_move(struct eye *eye, int x, int y)
 	return sent_ns;
 }
 
-void eye_button(struct eye *eye, unsigned button, bool down)
+uint64_t eye_button(struct eye *eye, unsigned button, bool down)
 {
 	XTestFakeButtonEvent(eye->display, button, down, CurrentTime);
+	const uint64_t sent_ns = now_ns();
 	XFlush(eye->display);
+	return sent_ns;
 }
 
 bool eye_next(struct eye *eye, XEvent *event, uint64_t until_ns)

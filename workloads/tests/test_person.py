@@ -22,9 +22,9 @@ class TestPerson(unittest.TestCase):
             pass_fds=[write_end], stderr=subprocess.DEVNULL,
         )
         os.close(write_end)
-        with os.fdopen(read_end) as numbers:
-            self.env = {**os.environ, "DISPLAY": f":{numbers.readline().strip()}"}
         self.folder = tempfile.TemporaryDirectory()
+        with os.fdopen(read_end) as numbers:
+            self.env = {**os.environ, "DISPLAY": f":{numbers.readline().strip()}", "XDG_CONFIG_HOME": self.folder.name}
         # Windows that come while the window manager starts are lost to it: it says when it has.
         up = Path(self.folder.name, "up")
         self.programs = [subprocess.Popen(["openbox", "--startup", f"touch {up}"], env=self.env, stderr=subprocess.DEVNULL)]
@@ -95,6 +95,19 @@ class TestPerson(unittest.TestCase):
         seen = self.person("drag", "--seconds", "1", "--circle")
         self.assertEqual(seen["lost"], 0)
         self.assertGreater(len(seen["latency_ns"]), 45)
+
+    def test_a_program_is_started_from_the_menu(self) -> None:
+        """Each click on the entry of the window manager's own menu starts the program, whose window is seen to draw."""
+        folder = Path(self.folder.name, "openbox")
+        folder.mkdir()
+        action = f"<action name='Execute'><command>{BUILD / 'xclient'} --title started</command></action>"
+        menu = f"<menu id='root-menu' label='Programs'><item label='Start it'>{action}</item></menu>"
+        Path(folder, "menu.xml").write_text(f"<openbox_menu xmlns='http://openbox.org/3.4/menu'>{menu}</openbox_menu>")
+        subprocess.run(["openbox", "--reconfigure"], env=self.env, check=True)
+        time.sleep(1)
+        seen = self.person("menu", "--count", "2")
+        self.assertEqual((seen["lost"], len(seen["latency_ns"])), (0, 2))
+        self.assertLess(max(seen["latency_ns"]), 5_000_000_000)
 
     def test_typing_ends_when_its_time_is_over(self) -> None:
         """With --seconds no key comes after that, however many were asked for, and each has the time at which it was pressed."""
