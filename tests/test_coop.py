@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on
+from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
@@ -53,6 +54,14 @@ def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     for player in players:
         _assert_timely(player)
     assert jain([player["cpu_ns"] for player in players]) >= JAIN
+
+
+@on(Options())
+def test_a_release_is_kept_by_the_papers_policy_alone(guest: Guest) -> None:
+    """The same beside four bursty ones under `--policy coop`, which rates nobody and reserves nothing."""
+    guest.start_limelight("--policy", "coop")
+    for player in guest.script("adaptive", "bursty", OTHERS, *(_player(number) for number in range(PLAYERS))):
+        _assert_timely(player)
 
 
 @on(replace(LIMELIGHT, **FOUR))
