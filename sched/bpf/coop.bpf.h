@@ -150,7 +150,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 			change_group(tctx, number, tctx->coop.gid);
 	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
-	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx))
+	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx) && is_place_for_others(tctx, cpu))
 		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
 }
 
