@@ -13,13 +13,15 @@ import time
 from pathlib import Path
 
 import desk
-from players import BEGIN_S, GROUP, is_one_group, jain, players_here, said
+from players import BEGIN_S, GROUP, TRACE_KB_PER_S, is_one_group, jain, players_here, said, time_to_running
 
 ASSETS = Path("/root/in/assets")
 #: examples/player/make-films: rising bit rates.
 FILMS = ("calm", "busy", "fine", "noisy")
 #: Until the players have their first window of frames: more than the player's own second, because all ask at once.
 PREROLL_S = BEGIN_S
+#: Between the beginnings of players that begin apart: an eighth of a frame's time, or no two of eight at 25 frames a second would have it for themselves.
+APART_NS = 5_000_000
 SECOND_NS = 1_000_000_000
 
 
@@ -40,13 +42,28 @@ class Streamer:
         self.program.wait()
 
 
-def _play(films: list[str], seconds: int, group: int) -> list[dict]:
-    """What the players of these films say at their end; all begin at the same time."""
+def _record(running: list[subprocess.Popen], seconds: int) -> desk.Wakelat:
+    room_kb = max(65_536, TRACE_KB_PER_S * seconds * max(1, len(running) // 8) // (os.cpu_count() or 1))
+    groups = {f"player{number}": [player.pid] for number, player in enumerate(running)}
+    return desk.Wakelat(seconds, groups, "--runs", "--buffer-kb", str(room_kb))
+
+
+def _play(films: list[str], seconds: int, group: int, apart_ns: int = 0, trace: bool = False) -> list[dict]:
+    """What the players of these films say at their end, each beginning `apart_ns` after the one before; with a trace, when they ran, too: `dispatch_ns`."""
     begin_ns = time.monotonic_ns() + PREROLL_S * SECOND_NS
-    words = ["--display", "none", "--seconds", str(seconds), "--begin-ns", str(begin_ns), "--group", str(group)]
-    running = [subprocess.Popen(["player", *words, f"{film}.mkv"], stdout=subprocess.PIPE, text=True) for film in films]
+    words = ["--display", "none", "--seconds", str(seconds), "--group", str(group)]
+    running = [
+        subprocess.Popen(["player", *words, "--begin-ns", str(begin_ns + number * apart_ns), f"{film}.mkv"], stdout=subprocess.PIPE, text=True)
+        for number, film in enumerate(films)
+    ]
     try:
-        return [said(player) for player in running]
+        recorder = _record(running, PREROLL_S + seconds + 1) if trace else None
+        seen = [said(player) for player in running]
+        runs = recorder.result()["groups"] if recorder else {}
+        for number, one in enumerate(seen if runs else []):
+            own = runs[f"player{number}"]
+            one["dispatch_ns"] = time_to_running(one["release_ns"], own["began_ns"], own["ended_ns"])
+        return seen
     finally:
         for player in running:
             player.kill()
@@ -62,14 +79,24 @@ def by_second(times_ns: list[int], seconds: int) -> list[int]:
     return found
 
 
-def measure_quality(players: int, groups: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
+def _event_metrics(seen: list[dict]) -> dict[str, float]:
+    """CPU time of the players' own events, in ms: what a timer waits for that no scheduler can cut."""
+    return {
+        f"{work}_{rank}": max(one["event_cpu_ns"][work][rank] for one in seen) / 1e6 for work in ("decode", "display", "receive") for rank in ("p99", "max")
+    }
+
+
+def measure_quality(players: int, groups: str, load: str, count: int, seconds: int, seed: int, begin: str) -> tuple[dict, dict]:
     """Frames per second of each of several players of real films that need more than the CPU, second by second."""
+    if begin not in ("apart", "together"):
+        raise desk.MeasureError(f"begin is '{begin}': use apart or together")
     players = players_here(players)
     background = desk.start_load(load, count, seed)
     streamer = Streamer()
     try:
         before_s, began_s = background.cpu_s() if background else 0.0, time.monotonic()
-        seen = _play([FILMS[number % len(FILMS)] for number in range(players)], seconds, GROUP if is_one_group(groups) else 0)
+        films = [FILMS[number % len(FILMS)] for number in range(players)]
+        seen = _play(films, seconds, GROUP if is_one_group(groups) else 0, APART_NS if begin == "apart" else 0, trace=True)
         load_pct = 100 * ((background.cpu_s() if background else 0.0) - before_s) / (time.monotonic() - began_s)
     finally:
         streamer.stop()
@@ -84,10 +111,14 @@ def measure_quality(players: int, groups: str, load: str, count: int, seconds: i
         "frames_per_s": sum(shown) / players,
         "frames_due_per_s": sum(one["frames_due"] for one in seen) / players / seconds,
         "load_cpu_pct": load_pct,
+        **_event_metrics(seen),
     }
     for number, one in enumerate(seen, 1):
         metrics |= {f"frames.{number}.{at}": frames for at, frames in enumerate(by_second(one["shown_ns"], seconds), 1)}
-    return metrics, {"tardiness": desk.series(late_ns, "release of a frame's display timer to its callback, by the player's stamps")}
+    return metrics, {
+        "tardiness": desk.series(late_ns, "release of a frame's display timer to its callback, by the player's stamps"),
+        "dispatch": desk.series([late for one in seen for late in one["dispatch_ns"]], "release (told by the player) to running (kernel trace point)"),
+    }
 
 
 def _packets(film: str) -> list[tuple[float, int]]:

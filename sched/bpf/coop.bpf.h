@@ -150,7 +150,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 			change_group(tctx, number, tctx->coop.gid);
 	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
-	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx))
+	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx) && is_place_for_others(tctx, cpu))
 		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
 }
 
@@ -385,6 +385,16 @@ static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 relea
 }
 
 /*
+ * Has @tctx still to yield, for which it was preempted? Told of another slice, it might do so at the end of that only. Who is ahead of its class has
+ * no slack, and is preempted in the middle of an event: told of one slice after the other it would not call, nor be believed again, for as long as it
+ * has something to do.
+ */
+static bool owes_call(const struct task_ctx *tctx)
+{
+	return (tctx->coop.standing & COOP_DEMOTED_OVERRAN) || (tctx->coop.standing & COOP_DEMOTED_AHEAD && tctx->coop.ran_ns > 0);
+}
+
+/*
  * How long @p, of @tctx, runs on @cctx rather than for @slice_ns: it makes way for the next release. If it is cooperative, it is told when, and
  * has the slack to do so by itself (section 3.2).
  */
@@ -406,8 +416,7 @@ static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tct
 		return end - now;
 	if (good && tctx->coop.release_ns <= now)
 		end = now;
-	/* Who was preempted for running on has still to yield, and is in good standing then: told of another slice, it might do so at the end of that. */
-	answer(p, tctx, next, tctx->coop.standing & COOP_DEMOTED_OVERRAN ? now : end);
+	answer(p, tctx, next, owes_call(tctx) ? now : end);
 	if (!good)
 		return end - now;
 	/* A more urgent class waits for no slack: what this one has is a part of the guaranteed share. That it ends demotes nobody. */

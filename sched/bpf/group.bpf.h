@@ -211,6 +211,15 @@ static bool is_out_of_touch(const struct task_ctx *tctx)
 	return (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT)) || tctx->coop.ran_ns > (s64)(other_period_ns + coop_slack_ns);
 }
 
+/*
+ * Would whoever has the place of @tctx on @cpu for its own be believed there? Else it waits for its turn, and not for others': who had been prompt
+ * for longer than its share would hand that on, and live on its group. Half of what is allowed, as the other one's own releases come on top of it.
+ */
+static bool is_place_for_others(const struct task_ctx *tctx, s32 cpu)
+{
+	return !ll_vtime_before(after_turn(tctx, cpu_ctx_of(cpu)) + coop_ahead_ns / 2, tctx->vtime);
+}
+
 /* Have the most important of @first's group run here in its place, if that is another one. */
 static bool take_more_important(s32 cpu, const struct task_struct *first, struct task_ctx *tctx)
 {

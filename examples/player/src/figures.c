@@ -84,6 +84,7 @@ void figures_write(FILE *out, const char *film, struct figures *figures)
 	fprintf(out, "\"promise\": \"%s\", \"kept\": %" PRIu64 ", \"until_kept_ns\": %" PRId64 ", ", promises[figures->promise], figures->kept,
 		figures->first_kept_ns ? (int64_t)(figures->first_kept_ns - figures->begin_ns) : -1);
 	write_samples(out, "shown_ns", &figures->shown_ns);
+	write_samples(out, "release_ns", &figures->release_ns);
 	write_samples(out, "tardiness_ns", &figures->tardiness_ns);
 	write_samples(out, "on_screen_ns", &figures->on_screen_ns);
 	write_works(out, figures);
@@ -94,6 +95,7 @@ void figures_write(FILE *out, const char *film, struct figures *figures)
 void figures_free(struct figures *figures)
 {
 	free(figures->shown_ns.values);
+	free(figures->release_ns.values);
 	free(figures->tardiness_ns.values);
 	free(figures->on_screen_ns.values);
 	for (int work = 0; work < WORKS; work++)

@@ -33,6 +33,7 @@ enum work {
 struct figures {
 	uint64_t frames[KINDS][FATES];
 	struct samples shown_ns;	/* the frames that were shown, by their time in the film */
+	struct samples release_ns;	/* of each of them: of its display timer (CLOCK_MONOTONIC) */
 	struct samples tardiness_ns;	/* of each of them: from the release of a display timer until it runs */
 	struct samples on_screen_ns;	/* from the same release until the X server had it on the screen */
 	struct samples cpu_ns[WORKS];	/* of each event */

@@ -198,6 +198,7 @@ static void display_video_frame(struct coop *coop, struct coop_event *event)
 
 	(void)coop;
 	samples_add(&play->figures.shown_ns, frame->facts.shown_ns);
+	samples_add(&play->figures.release_ns, event->release);
 	samples_add(&play->figures.tardiness_ns, coop_now() - event->release);
 	play->figures.kept += coop_promise() == COOP_PROMISE_KEPT;
 	play->figures.frames[frame->facts.kind][SHOWN]++;
