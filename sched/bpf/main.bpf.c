@@ -158,7 +158,7 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 static void call_cpu(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool wakes)
 {
 	if (wakes)
-		share_slice(tctx, cpu, cctx);
+		share_slice(p, tctx, cpu, cctx);
 	kick_idle_cpu(p, tctx);
 }
 
@@ -179,10 +179,10 @@ static void enqueue_waiting(struct task_struct *p, struct task_ctx *tctx, s32 cp
 		call_cpu(p, tctx, cpu, cpu_ctx_of(cpu), enq_flags & SCX_ENQ_WAKEUP);
 }
 
-/* Before everybody but others of its kind, and but whoever it has just made way for. */
+/* Before everybody but whoever it has just made way for; at the end of its own slice behind others of its kind: of three, the third would starve. */
 static void enqueue_kthread(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
-	bool gives_way = cctx->kthread_gives_way && !(enq_flags & SCX_ENQ_WAKEUP);
+	bool gives_way = !(enq_flags & SCX_ENQ_WAKEUP) && (cctx->kthread_gives_way || p == bpf_get_current_task_btf());
 
 	cctx->kthread_gives_way = 0;
 	if (cctx->class > LL_CLASS_KTHREAD && !gives_way)
@@ -267,6 +267,7 @@ static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 /* Try the HuC classes above @below, most urgent first. */
 static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 {
+	bool waits = false;
 	u32 class;
 
 	bpf_for(class, LL_CLASS_HUCIN, LL_CLASS_OTHER) {
@@ -276,20 +277,22 @@ static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
 			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
 			return true;
 		}
-		/* It waits for another CPU: looking again at once would only burn time. */
-		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
+		waits = true;
 	}
+	/* For another CPU, all of them: looking again at once would only burn time. */
+	if (waits)
+		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
 	return false;
 }
 
 /* @prev, of @tctx, a kernel thread whose slice on @cpu is over, makes way for a HuC task, if it works for others and one waits. */
-static bool give_way_to_huc(const struct task_struct *prev, const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+static bool give_way_to_huc(const struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	if (!works_for_others(prev) || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, now) > AT_ONCE_NS)
+	if (!works_for_others(prev) || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, tctx, now) > AT_ONCE_NS)
 		return false;
 	if (!take_huc(cpu, cctx, LL_CLASS_OTHER, now))
 		return false;
-	let_huc_pass(cctx);
+	let_huc_pass(cctx, tctx, now);
 	return true;
 }
 

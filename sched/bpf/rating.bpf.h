@@ -99,7 +99,7 @@ static bool works_for_others(const struct task_struct *p)
 /* Has @p, a kernel thread, to wait for whoever serves the person? */
 static bool goes_with_others(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return is_nice(p) || tctx->indirect_ran_ns >= kthread_first_ns;
+	return is_nice(p) || (!works_for_others(p) && tctx->indirect_ran_ns >= kthread_first_ns);
 }
 
 /* @p, a kernel thread, wakes up. */
@@ -113,10 +113,8 @@ static void renew_first(const struct task_struct *p, struct task_ctx *tctx)
 /* @p, a kernel thread that runs before everybody, has done so for @ran_ns. */
 static void spend_first(const struct task_struct *p, struct task_ctx *tctx, u64 ran_ns)
 {
-	if (works_for_others(p))
-		return;
 	tctx->indirect_ran_ns += ran_ns;
-	if (tctx->indirect_ran_ns >= kthread_first_ns)
+	if (!works_for_others(p) && tctx->indirect_ran_ns >= kthread_first_ns)
 		tctx->rating_epoch = 0;
 }
 

@@ -52,9 +52,10 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 	u64 next;
 
 	cctx->kthread_waits = 0;
-	if (works_for_others(p)) {
+	cctx->runs_worker = works_for_others(p);
+	if (cctx->runs_worker) {
 		if (makes_way_for_huc(cctx, tctx, now))
-			return left_before_huc(cctx, now);
+			return left_before_huc(cctx, tctx, now);
 		cctx->huc_waits_at_ns = 0;
 		next = cctx->coop_threads ? next_release(cctx, LL_CLASS_OTHER, true) : COOP_ABI_NEVER;
 		next = next > cctx->coop_now_ns ? next - cctx->coop_now_ns : 0;
@@ -66,12 +67,15 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 }
 
 /* The slice of a HuC task that runs on @cctx now, perhaps before a kernel thread that it has passed. */
-static __always_inline u64 slice_of_huc(struct task_ctx *tctx, struct cpu_ctx *cctx)
+static __always_inline u64 slice_of_huc(struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
-	u64 slice = slice_of(tctx);
+	u64 slice = slice_of(tctx), left;
 
 	cctx->huc_waits_at_ns = 0;
-	return cctx->kthread_waits ? earlier(slice, kthread_waits_ns) : slice;
+	if (!cctx->kthread_waits)
+		return slice;
+	left = now < cctx->huc_first_until_ns ? cctx->huc_first_until_ns - now : 0;
+	return earlier(slice, longer(left, slice_min_ns));
 }
 
 /* @cpu runs @p from now on, or goes on with it: what wakers on other CPUs see, and when the slice ends. */
@@ -87,7 +91,7 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 	if (tctx->class == LL_CLASS_KTHREAD)
 		slice = slice_of_kthread(p, tctx, cctx, now);
 	else
-		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of_huc(tctx, cctx) : slice_of_other(cctx, overtook, now);
+		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of_huc(tctx, cctx, now) : slice_of_other(cctx, overtook, now);
 	cctx->runs_deadline_ns = 0;
 	if (cctx->reservations | tctx->reserve.number)
 		slice = slice_until_deadline(p, tctx, cpu, slice, now);

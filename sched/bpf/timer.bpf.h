@@ -11,6 +11,9 @@ enum { TIMER_EARLY_NS = 20000 };
 
 enum { NS_PER_S = 1000000000, HZ_MIN = 100 };
 
+/* Of the kernel's preempt_count, how often what was interrupted has switched preemption off. */
+enum { PREEMPT_OFF = 0xff };
+
 /* Nobody else runs on this CPU while those who have waited too long are looked for and moved: 0.3 ms of 500 million instructions a second. */
 enum {
 	MAX_RESCUES_AT_ONCE = 64,
@@ -111,22 +114,30 @@ static bool makes_way_for_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx,
 }
 
 /*
- * For how much longer kernel threads that work for others run on @cctx before a HuC task that waits there: for kthread_first_ns, however many they
- * are, from when it came, or, of the one that ran then, from when that began.
+ * For how much longer that kernel thread, @tctx's, runs before the HuC task: for kthread_first_ns, however many they are, from when that came, or, of
+ * the one that ran then, from when that began. One that has had its time does not get it again before each HuC task of a chain.
  */
-static u64 left_before_huc(struct cpu_ctx *cctx, u64 now)
+static u64 left_before_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx, u64 now)
 {
 	u64 end;
 
+	if (now < cctx->huc_first_until_ns && tctx->indirect_ran_ns >= kthread_first_ns)
+		return AT_ONCE_NS;
 	if (!cctx->huc_waits_at_ns)
 		cctx->huc_waits_at_ns = cctx->running_since_ns;
 	end = cctx->huc_waits_at_ns + kthread_first_ns;
 	return (s64)(end - now) > AT_ONCE_NS ? end - now : AT_ONCE_NS;
 }
 
-/* A kernel thread on @cctx that works for others is about to be put behind a HuC task, which has it wait for kthread_waits_ns at most. */
-static void let_huc_pass(struct cpu_ctx *cctx)
+/*
+ * The kernel thread of @tctx, which works for others and has had its time on @cctx, is about to be put behind a HuC task: it waits for that, and for
+ * those that this one wakes, for kthread_waits_ns at most.
+ */
+static void let_huc_pass(struct cpu_ctx *cctx, struct task_ctx *tctx, u64 now)
 {
+	if (now >= cctx->huc_first_until_ns)
+		cctx->huc_first_until_ns = now + kthread_waits_ns;
+	tctx->indirect_ran_ns = longer(tctx->indirect_ran_ns, kthread_first_ns);
 	cctx->kthread_gives_way = 1;
 	cctx->kthread_waits = 1;
 	count(LL_STAT_kthreads_passed);
@@ -140,19 +151,32 @@ static bool put_first_of(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	return move_first(cpu, shared_queue(llc_of(cpu), class));
 }
 
+/* Is class OTHER's share due on @cctx, and has one of that class been put before the kernel threads that wait for @cpu? */
+static bool put_share_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (!tracking || !share_is_due(cctx) || !(move_first(cpu, rescue_queue(llc_of(cpu))) || put_first_of(cpu, cctx, LL_CLASS_OTHER)))
+		return false;
+	cctx->kthread_gives_way = 1;
+	cctx->kthread_waits = 1;
+	count(LL_STAT_share_grants);
+	return true;
+}
+
 /*
  * Put the first HuC task that waits before the kernel threads that wait for this CPU, @cpu, or class OTHER for its share: while some of those wait,
- * no dispatch would see to that. Where none may run here, another CPU is for it, and until it is worth looking again these have their time.
+ * no dispatch would see to that. Where none may run here, another CPU is for it, and until it is worth looking again these have their time. Nor while
+ * the running one has preemption off, for ms at times: another CPU could not take it from here. The next of these lets it pass.
  */
-static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx, const struct task_ctx *tctx)
+static void put_huc_before_kthreads(s32 cpu, struct cpu_ctx *cctx, struct task_ctx *tctx)
 {
 	u64 now = scx_bpf_now();
 
-	if (cctx->kthread_gives_way || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, now) > AT_ONCE_NS)
+	if (cctx->kthread_gives_way || !makes_way_for_huc(cctx, tctx, now) || left_before_huc(cctx, tctx, now) > AT_ONCE_NS)
 		return;
-	if ((tracking && share_is_due(cctx) && (move_first(cpu, rescue_queue(llc_of(cpu))) || put_first_of(cpu, cctx, LL_CLASS_OTHER))) ||
-	    put_first_of(cpu, cctx, LL_CLASS_HUCIN) || put_first_of(cpu, cctx, LL_CLASS_HUCOUT))
-		let_huc_pass(cctx);
+	if ((nr_cpus > 1 && (get_preempt_count() & PREEMPT_OFF)) || put_share_before_kthreads(cpu, cctx))
+		return;
+	if (put_first_of(cpu, cctx, LL_CLASS_HUCIN) || put_first_of(cpu, cctx, LL_CLASS_HUCOUT))
+		let_huc_pass(cctx, tctx, now);
 	else
 		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
 }
@@ -221,23 +245,50 @@ static void shorten_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	struct task_ctx *tctx = task_ctx_of(current);
 
 	if (tctx && works_for_others(current) && makes_way_for_huc(cctx, tctx, now))
-		shorten_slice(cpu, cctx, left_before_huc(cctx, now), now);
+		shorten_slice(cpu, cctx, left_before_huc(cctx, tctx, now), now);
+}
+
+/* A HuC task has come to wait for @cpu, where a kernel thread runs. A timer can be set on its own CPU only: elsewhere a dispatch does it. */
+static void wait_for_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	if (cpu == bpf_get_smp_processor_id()) {
+		shorten_kthread(cpu, cctx, now);
+	} else if (cctx->runs_worker && !cctx->huc_waits_at_ns) {
+		cctx->huc_waits_at_ns = cctx->running_since_ns;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+/* @p, of a HuC class, woke up and waits, not for a kernel thread on its own CPU: where one runs elsewhere, it waits for that. */
+static void wait_for_any_kthread(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	u32 cpu;
+
+	if (nr_cpus == 1 || is_pinned(p, tctx))
+		return;
+	bpf_for(cpu, 0, nr_cpus) {
+		if (cpu_ctx_of(cpu)->class != LL_CLASS_KTHREAD || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		wait_for_kthread(cpu, cpu_ctx_of(cpu), scx_bpf_now());
+		break;
+	}
 }
 
 /*
- * @tctx, of a HuC class, woke up and waits for this CPU. Ahead of a task of its own class it does so until that one has caught up, not for a whole
+ * @p, of a HuC class, woke up and waits for @cpu. Ahead of a task of its own class it does so until that one has caught up, not for a whole
  * slice of 20 ms: a player's threads would lose frames to each other. For a kernel thread that works for others, until that has had its time.
  */
-static void share_slice(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void share_slice(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	u64 now = scx_bpf_now(), left_ns;
 	s64 ahead;
 
-	if (!is_huc_class(tctx->class) || cpu != bpf_get_smp_processor_id())
+	if (!is_huc_class(tctx->class))
 		return;
 	if (cctx->class == LL_CLASS_KTHREAD)
-		shorten_kthread(cpu, cctx, now);
-	if (cctx->class != tctx->class)
+		return wait_for_kthread(cpu, cctx, now);
+	wait_for_any_kthread(p, tctx);
+	if (cctx->class != tctx->class || cpu != bpf_get_smp_processor_id())
 		return;
 	ahead = tctx->vtime + preempt_lag_ns - running_vtime(cctx, now);
 	left_ns = ahead > 0 ? (u64)ahead * 1000 / vtime_rate_pm(cctx) : 0;
@@ -273,6 +324,8 @@ static void enqueue_coop(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 	enqueue_in_class(p, tctx, cpu, enq_flags);
 	submit_coop(p, tctx, cpu);
 	announce_release(tctx, cpu, cpu_ctx_of(cpu));
+	if (cpu_ctx_of(cpu)->class == LL_CLASS_KTHREAD && is_huc_class(tctx->class))
+		wait_for_kthread(cpu, cpu_ctx_of(cpu), scx_bpf_now());
 	if (cpu != scx_bpf_task_cpu(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
