@@ -4,6 +4,7 @@
 A test module names its machines in MACHINES, a list of vmlab.machine.Options; each of its tests runs in each of them. A test that needs
 others has its own list as the attribute `machines` (the decorator `on`). Those of ELSEWHERE, or of `elsewhere`, come with --everywhere only: a
 machine of its own costs minutes to boot, one with four CPUs and the long-term kernel eight, and most tests say the same there.
+What takes an hour and more is marked `long`, with the reason, and runs with --long only.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Tests that cannot fail are worth nothing: this makes those of limelight's doing fail."""
     parser.addoption("--idle-daemon", action="store_true", help="start no limelight: to see that the tests can fail")
     parser.addoption("--everywhere", action="store_true", help="run each test in all of its machines, also those that are slow to emulate")
+    parser.addoption("--long", action="store_true", help="run the tests that take an hour and more, too")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -44,11 +46,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what needs --everywhere, without it."""
-    if config.getoption("--everywhere"):
-        return
+    """Skips what needs --everywhere or --long, without it."""
     for item in items:
-        if item.get_closest_marker("everywhere"):
+        long = item.get_closest_marker("long")
+        if long and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason=f"{long.args[0]}: scripts/python -m pytest tests --long"))
+        if item.get_closest_marker("everywhere") and not config.getoption("--everywhere"):
             item.add_marker(pytest.mark.skip(reason="slow to emulate, or to build: ./test --everywhere system"))
 
 
