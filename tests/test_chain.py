@@ -3,6 +3,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 from tests.guests import DESKTOP, FOUR, OLDER, Guest, on
 
@@ -71,6 +72,20 @@ def test_one_key_finds_the_shell_and_what_it_starts(guest: Guest) -> None:
 
 #: When in the second between two passes the keys are typed: a pass that comes before what they show hides the loss.
 PHASES_S = [0.6, 0.85, 1.1, 1.35]
+
+
+@on(DESKTOP)
+def test_what_the_window_managers_menu_starts_is_huc_from_its_first_moment(guest: Guest) -> None:
+    """A program chosen from the root menu is HUCIN as it begins, though its parent is a hub and nobody had touched anything else: it would be of class
+    OTHER until its first frame, beside ten others for 60 ms and more (experiment program-start, from = menu)."""
+    guest.machine.put(Path(__file__).resolve().parents[1] / "experiments" / "guest", "/root/in/experiment")
+    offer = "from desk_tasks import _offer_in_menu as offer; offer('xclient --title started')"
+    guest.check(["python3", "-c", f"import sys; sys.path.insert(0, '/root/in/experiment/guest'); {offer}"])
+    _watched(guest)
+    guest.check(f"sleep {FORGOTTEN_S}")
+    guest.check("python3 /root/in/guest/classes.py 3 >/run/classes.json & sleep 0.5; person menu --title started --count 1 --out /dev/null; wait")
+    held = [one["xclient"] for one in json.loads(guest.check("cat /run/classes.json")) if "xclient" in one]
+    assert held[:1] == ["HUCIN"], held
 
 
 @on(DESKTOP)

@@ -59,32 +59,6 @@ int ll_find_symbols(void *args)
 	return bpf_kallsyms_lookup_name(name, sizeof(name), 0, &tty_work_func);
 }
 
-/*
- * Until when wake-ups are recorded although nobody serves the person yet. A key reaches its client, and the client its shell,
- * before anybody can report the key: so what happens right after a hub woke somebody is kept, whoever it touches.
- */
-u64 hub_woke_until_ns;
-
-enum { HUB_WAKE_NS = 50000000 };
-
-static bool after_hub_wake(void)
-{
-	u64 until = hub_woke_until_ns;
-
-	if (!until)
-		return false;
-	if (scx_bpf_now() < until)
-		return true;
-	/* Over: whoever asks next need not read the clock. Unless a hub has woken somebody meanwhile. */
-	__sync_val_compare_and_swap(&hub_woke_until_ns, until, 0);
-	return false;
-}
-
-static bool is_tracking(void)
-{
-	return tracking || after_hub_wake();
-}
-
 static bool is_tty_work(struct work_struct *work)
 {
 	return tty_work_func && (u64)work->func == tty_work_func;
