@@ -132,18 +132,18 @@ def test_failed_measure_is_the_labs_failure():
     assert caught.value.status == 69
 
 
-def test_a_point_that_fails_leaves_those_before_it():
+@pytest.mark.parametrize("boots", [1, 2])
+def test_a_point_that_fails_leaves_those_before_it(boots):
     """What was measured before a point failed, or the run was interrupted, is kept; with several boots, what the last of them measured."""
-    for boots in 1, 2:
-        kept, asked = [], iter(range(100))
+    kept, asked = [], iter(range(100))
 
-        def fails_at_the_last(point):
-            # Each point is asked for its status and for its result.
-            return ((1, "", "measure: no X server"), {}) if point["count"] == 10 and next(asked) >= 2 * (boots - 1) else good(point)
+    def fails_at_the_last(point):
+        # Each point is asked for its status and for its result.
+        return ((1, "", "measure: no X server"), {}) if point["count"] == 10 and next(asked) >= 2 * (boots - 1) else good(point)
 
-        with pytest.raises(LabError):
-            run(plan(boots=boots), kept=kept, answer=fails_at_the_last)
-        assert [(row.point["count"], row.boots) for row in kept] == [(0, boots), (4, boots)]
+    with pytest.raises(LabError):
+        run(plan(boots=boots), kept=kept, answer=fails_at_the_last)
+    assert [(row.point["count"], row.boots) for row in kept] == [(0, boots), (4, boots)]
 
 
 def stalls_at_4(point):

@@ -273,8 +273,8 @@ static Window see_new_window(struct eye *eye, struct record *record, uint64_t se
 }
 
 /*
- * Opens the window manager's menu by a click on the root window, in the corner where no window is, and puts the pointer on the menu's last entry, which
- * is all of it or, below a title, its second row; false where no menu came.
+ * Opens the window manager's menu by a click on the root window, in the corner where no window is, and puts the pointer on the menu's last entry,
+ * which is all of it or, below a title, its second row; false where no menu came.
  */
 static bool open_menu(struct eye *eye)
 {
