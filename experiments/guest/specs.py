@@ -45,7 +45,7 @@ class Spec:
 
 
 #: Who shows anything at all, as in the paper's Table 1: X and KDE's window manager. X serves all others, and is not to be revoked.
-SCREEN = (Spec("Xvfb", 15, 30), Spec("openbox", 3, 30))
+SCREEN = (Spec("Xvfb", 5, 10), Spec("openbox", 3, 30))
 #: The player. A frame of `film small` takes 14.3 ms here and comes every 40 ms (the paper's 5:30 was for a machine three times as fast).
 PLAYER = Spec("mpv", 16, 40, "IR")
 #: The editor, its shell and its terminal; the first two as in Table 1, which leaves the terminal out.
