@@ -341,6 +341,7 @@ def test_a_million_that_have_ended_are_forgotten(guest: Guest) -> None:
     run = f"for shell in shell sh; do $shell -c '{forks}; :' & done; wait"
     look = f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'"
     guest.check(run.format(HALF_A_MILLION // 100), timeout_s=300)
+    assert guest.status()["counters"]["reserved_admitted"] >= 1, "the shell was not admitted"
     before = guest.check(look).split()
     # In real time, as its machine is `fast`: in virtual time it would take many hours.
     guest.check(run.format(HALF_A_MILLION), timeout_s=4 * 3600)

@@ -227,7 +227,7 @@ fn explain(state: &State, pid: u32, viewer: u32, held: Held) -> Result<ExplainVi
         real_time: procfs::real_time(pid),
         kernel_thread_nice: kernel_thread.map(|thread| thread.nice),
         kernel_worker: kernel_thread.is_some_and(|thread| thread.works_for_others),
-        login_left_ms: login_left_ns.map(|ns| ns / 1_000_000),
+        login_left_ms: login_left_ns.map(|ns| ns.div_ceil(1_000_000)),
         names,
         reservation,
     })

@@ -328,8 +328,10 @@ impl<K: Kernel> Core<K> {
     }
 
     fn apply(&mut self, actions: &[Action], raised: &[u32]) -> Result<()> {
-        // The last who served the person may have ended: of that nothing is told but that nobody does.
-        if actions.is_empty() && self.tracking == self.told.anybody_serves() {
+        // The last who served the person may have ended, also one who had its rating from the scheduler and whom we never saw: of that nothing is
+        // told but that nobody does.
+        let serving = self.told.anybody_serves();
+        if actions.is_empty() && self.tracking == serving && self.scheduler.is_tracking() == serving {
             return Ok(());
         }
         // One that finds no room must not keep the others from being told.

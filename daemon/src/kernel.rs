@@ -37,6 +37,8 @@ pub trait Kernel {
     /// # Errors
     /// As there.
     fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()>;
+    /// See [`Scheduler::is_tracking`].
+    fn is_tracking(&self) -> bool;
     /// See [`Scheduler::drain_edges`].
     ///
     /// # Errors
@@ -125,6 +127,10 @@ impl Kernel for Scheduler<'_> {
 
     fn publish(&self, tracking: bool, at_once: Option<u32>) -> Result<()> {
         Scheduler::publish(self, tracking, at_once)
+    }
+
+    fn is_tracking(&self) -> bool {
+        Scheduler::is_tracking(self)
     }
 
     fn drain_edges(&self) -> Result<Vec<EdgeCount>> {
@@ -298,6 +304,10 @@ pub mod fake {
             self.tracking.set(tracking);
             self.calls.borrow_mut().push(Call::Publish(at_once));
             Ok(())
+        }
+
+        fn is_tracking(&self) -> bool {
+            self.tracking.get()
         }
 
         fn drain_edges(&self) -> Result<Vec<EdgeCount>> {

@@ -59,6 +59,30 @@ int ll_find_symbols(void *args)
 	return bpf_kallsyms_lookup_name(name, sizeof(name), 0, &tty_work_func);
 }
 
+/*
+ * Until when wake-ups are recorded although nobody serves the person yet. A key reaches its client, and the client its shell,
+ * before anybody can report the key: so what happens right after a hub woke somebody is kept, whoever it touches.
+ */
+u64 hub_woke_until_ns;
+
+static bool after_hub_wake(void)
+{
+	u64 until = hub_woke_until_ns;
+
+	if (!until)
+		return false;
+	if (scx_bpf_now() < until)
+		return true;
+	/* Over: whoever asks next need not read the clock. Unless a hub has woken somebody meanwhile. */
+	__sync_val_compare_and_swap(&hub_woke_until_ns, until, 0);
+	return false;
+}
+
+static bool is_tracking(void)
+{
+	return tracking || after_hub_wake();
+}
+
 static bool is_tty_work(struct work_struct *work)
 {
 	return tty_work_func && (u64)work->func == tty_work_func;
@@ -184,8 +208,10 @@ static void record_wakeup(struct task_struct *p, struct task_ctx *tctx)
 /* Somebody wakes @p. Inline, for where nobody is at the desk there is nothing to note. */
 static __always_inline void note_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
-	if (this_cpu_ctx()->runs_hub)
-		hub_woke_until_ns = scx_bpf_now() + HUB_WAKE_NS;
+	if (this_cpu_ctx()->runs_hub) {
+		tctx->hub_woke_at_ns = scx_bpf_now();
+		hub_woke_until_ns = tctx->hub_woke_at_ns + HUB_WAKE_NS;
+	}
 	if (tctx->rating_flags & LL_RATING_SELF)
 		note_call(p, tctx);
 	else if (is_tracking())

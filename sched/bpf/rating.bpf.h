@@ -36,32 +36,8 @@ u32 rating_epoch = 1;
  */
 u32 tracking;
 
-/*
- * Until when wake-ups are recorded although nobody serves the person yet. A key reaches its client, and the client its shell,
- * before anybody can report the key: so what happens right after a hub woke somebody is kept, whoever it touches.
- */
-u64 hub_woke_until_ns;
-
+/* For how long after a hub has woken somebody what that one does is kept although nobody serves the person yet: see edges.bpf.h. */
 enum { HUB_WAKE_NS = 50000000 };
-
-static bool after_hub_wake(void)
-{
-	u64 until = hub_woke_until_ns;
-
-	if (!until)
-		return false;
-	if (scx_bpf_now() < until)
-		return true;
-	/* Over: whoever asks next need not read the clock. Unless a hub has woken somebody meanwhile. */
-	__sync_val_compare_and_swap(&hub_woke_until_ns, until, 0);
-	return false;
-}
-
-/* May a rating have to be given, or an edge recorded? */
-static bool is_tracking(void)
-{
-	return tracking || after_hub_wake();
-}
 
 /* When the daemon last was HUCIN to read a report. Only its own wake-ups write it. */
 u64 report_read_at_ns;
@@ -276,19 +252,23 @@ static bool give_rating(struct task_struct *to, u32 from_tgid, u32 how)
 
 /*
  * A HuC process forked @child: it starts with the ratings of its parent (section 4.3), and with what its parent has
- * left of its budget, so that a tree of processes does not renew it with every fork. A click on a window manager's menu can be the
- * first that anybody does at the desk.
+ * left of its budget, so that a tree of processes does not renew it with every fork. A hub has no budget: what it starts has all of it.
+ *
+ * A click on a window manager's menu can be the first that anybody does at the desk: what that starts, right after the display server woke it, is
+ * HuC as well. Not what it starts by itself.
  */
 static void inherit_rating(struct task_struct *child, struct task_ctx *tctx)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_ctx *parent_ctx = task_ctx_of(parent);
+	bool serves = tracking;
 
 	if (parent_ctx) {
+		serves = serves || (parent_ctx->hub_woke_at_ns && scx_bpf_now() - parent_ctx->hub_woke_at_ns < HUB_WAKE_NS);
 		tctx->indirect_ran_ns = tctx->inherited_ran_ns = parent_ctx->indirect_ran_ns;
 		tctx->has_input = parent_ctx->has_input;
 	}
-	if (is_tracking() && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
+	if (serves && child->pid == child->tgid && give_rating(child, parent->tgid, LL_RATING_INHERITED))
 		count(LL_STAT_inherited);
 }
 

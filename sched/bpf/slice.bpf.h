@@ -37,6 +37,7 @@ static __always_inline void advance_clock(const struct task_struct *p, const str
 static __always_inline u64 slice_of_other(struct cpu_ctx *cctx, bool overtook, u64 now)
 {
 	size_slices(cctx, now);
+	cctx->huc_waits_at_ns = 0;
 	/* Not only while somebody is at the desk: hubs are HUCIN always. */
 	if (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns)
 		return share_is_due(cctx) ? cctx->share_slice_ns : AT_ONCE_NS;

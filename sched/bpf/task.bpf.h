@@ -93,6 +93,7 @@ struct task_ctx {
 	u32 pinned_clock;	/* CPU and class whose pinned tasks `vtime` keeps up with; NO_PINNED_CLOCK where that is to be found */
 	u32 rescued;		/* it runs because it had waited too long, out of class OTHER's share */
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed; kernel threads: since they woke up */
+	u64 hub_woke_at_ns;	/* when a hub woke it last */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */
 	u32 counted_weight;
@@ -119,7 +120,7 @@ struct {
 } task_ctxs SEC(".maps");
 
 /*
- * Per CPU. Written on its own CPU with its run queue locked, except `claim`, `class` where what was lent for a lock is taken back, and what
+ * Per CPU. Written on its own CPU with its run queue locked, except `claim`, `class` where what was lent for a lock is taken back, `huc_waits_at_ns`, and what
  * its timer and its running task's wake-ups note. Other CPUs read `class` and `vtime` to choose
  * whom to preempt: a stale answer costs one needless or one missed kick, and ll_running() looks again.
  */

@@ -248,12 +248,19 @@ static void shorten_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 		shorten_slice(cpu, cctx, left_before_huc(cctx, tctx, now), now);
 }
 
+/* Is it any use to tell @cctx, of another CPU, of a HuC task that waits? Its kernel thread looks again, as makes_way_for_huc() has it. */
+static bool can_be_told_of_huc(const struct cpu_ctx *cctx, u64 now)
+{
+	return cctx->runs_worker && !cctx->huc_waits_at_ns && now >= cctx->no_huc_until_ns &&
+	       (!cctx->reservations || cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER);
+}
+
 /* A HuC task has come to wait for @cpu, where a kernel thread runs. A timer can be set on its own CPU only: elsewhere a dispatch does it. */
 static void wait_for_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	if (cpu == bpf_get_smp_processor_id()) {
 		shorten_kthread(cpu, cctx, now);
-	} else if (cctx->runs_worker && !cctx->huc_waits_at_ns) {
+	} else if (can_be_told_of_huc(cctx, now)) {
 		cctx->huc_waits_at_ns = cctx->running_since_ns;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -262,14 +269,17 @@ static void wait_for_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 /* @p, of a HuC class, woke up and waits, not for a kernel thread on its own CPU: where one runs elsewhere, it waits for that. */
 static void wait_for_any_kthread(const struct task_struct *p, const struct task_ctx *tctx)
 {
+	u64 now = scx_bpf_now();
 	u32 cpu;
 
 	if (nr_cpus == 1 || is_pinned(p, tctx))
 		return;
 	bpf_for(cpu, 0, nr_cpus) {
-		if (cpu_ctx_of(cpu)->class != LL_CLASS_KTHREAD || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+		if (cctx->class != LL_CLASS_KTHREAD || !can_be_told_of_huc(cctx, now) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		wait_for_kthread(cpu, cpu_ctx_of(cpu), scx_bpf_now());
+		wait_for_kthread(cpu, cctx, now);
 		break;
 	}
 }

@@ -221,6 +221,12 @@ impl<'obj> Scheduler<'obj> {
         CoopPages::new(share(&maps.coop_pages)?, share(&maps.coop_numbers)?, share(&maps.coop_owners)?, &consents)
     }
 
+    /// Does the scheduler take it that somebody serves the person? It begins to by itself with each rating that it gives.
+    #[must_use]
+    pub fn is_tracking(&self) -> bool {
+        self.skel.maps.bss_data.as_ref().is_some_and(|bss| bss.tracking != 0)
+    }
+
     /// One counter of `LL_STATS`, summed over the CPUs: some nanoseconds for each of them. [`Self::counters`] reads them all.
     #[must_use]
     pub fn counter(&self, stat: ll_stat_id) -> u64 {

@@ -35,7 +35,7 @@ pub struct Facts {
     pub sched_ext: bool,
     /// The loaded scheduler, where there is one.
     pub loaded: Option<String>,
-    /// Does the kernel describe its types (BTF)?
+    /// The kernel's description of its types (BTF).
     pub types: TypesFact,
     /// Functions of sched_ext whose description is broken.
     pub malformed: Vec<String>,

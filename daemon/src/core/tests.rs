@@ -104,3 +104,13 @@ fn nobody_is_tracked_when_the_last_has_ended() {
     core.pass().unwrap();
     assert!(!fake.tracking.get() && !core.tracking());
 }
+
+/// A child of the window manager's that was given a rating at its fork, and has ended before anybody looked, leaves nobody tracked.
+#[test]
+fn nobody_is_tracked_for_whom_the_scheduler_alone_knew() {
+    let (mut core, fake) = core();
+    core.pass().unwrap();
+    fake.tracking.set(true);
+    core.pass().unwrap();
+    assert!(!fake.tracking.get() && !core.tracking());
+}
