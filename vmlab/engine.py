@@ -202,22 +202,32 @@ def run(plan: Plan, boot: Boot, say: Say, keep: Callable[[list[Row]], None]) -> 
     """
     rows: list[Row] = []
     for machine in plan.machines():
-        points = plan.points_of(machine)
-        boots: list[dict[int, Outcome]] = []
-        complaints: list[str] = []
-
-        def took(index: int, outcome: Outcome) -> None:
-            if len(boots) + 1 == plan.boots:
-                rows.append(_row(machine, plan, points[index], [*(earlier[index] for earlier in boots), outcome]))
-                keep(rows[-1:])
-
-        for number in range(plan.boots if points else 0):
-            outcomes, lines = _boot_once(boot, machine, plan, number, say, took)
-            boots.append(outcomes)
-            complaints += lines
+        done, complaints = _measure_machine(plan, machine, boot, say, keep)
+        rows += done
         if complaints:
             raise KernelFault(complaints)
     return rows
+
+
+def _measure_machine(
+    plan: Plan, machine: Options, boot: Boot, say: Say, keep: Callable[[list[Row]], None]
+) -> tuple[list[Row], list[str]]:
+    """All boots of one machine; where nothing is left to measure there is none. Also what the kernel complained of."""
+    points = plan.points_of(machine)
+    rows: list[Row] = []
+    boots: list[dict[int, Outcome]] = []
+    complaints: list[str] = []
+
+    def took(index: int, outcome: Outcome) -> None:
+        if len(boots) + 1 == plan.boots:
+            rows.append(_row(machine, plan, points[index], [*(earlier[index] for earlier in boots), outcome]))
+            keep(rows[-1:])
+
+    for number in range(plan.boots if points else 0):
+        outcomes, lines = _boot_once(boot, machine, plan, number, say, took)
+        boots.append(outcomes)
+        complaints += lines
+    return rows, complaints
 
 
 def _row(machine: Options, plan: Plan, point: Point, outcomes: list[Outcome]) -> Row:

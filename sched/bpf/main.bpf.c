@@ -179,7 +179,7 @@ static void enqueue_waiting(struct task_struct *p, struct task_ctx *tctx, s32 cp
 		call_cpu(p, tctx, cpu, cpu_ctx_of(cpu), enq_flags & SCX_ENQ_WAKEUP);
 }
 
-/* Before everybody but whoever it has made way for; at its slice's end behind others of its kind, or the third starved, unless class OTHER is there. */
+/* Before everybody but whoever it has made way for; at its slice's end behind others of its kind, or a third starved, but for class OTHER there. */
 static void enqueue_kthread(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
 	bool gives_way = !(enq_flags & SCX_ENQ_WAKEUP) && (cctx->kthread_gives_way || (!cctx->has_next && p == bpf_get_current_task_btf()));

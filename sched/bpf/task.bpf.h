@@ -120,8 +120,8 @@ struct {
 } task_ctxs SEC(".maps");
 
 /*
- * Per CPU. Written on its own CPU with its run queue locked, except `claim`, `class` where what was lent for a lock is taken back, `huc_waits_at_ns`, and what
- * its timer and its running task's wake-ups note. Other CPUs read `class` and `vtime` to choose
+ * Per CPU. Written on its own CPU with its run queue locked, except `claim`, `huc_waits_at_ns`, `class` where what was lent for a lock is taken
+ * back, and what its timer and its running task's wake-ups note. Other CPUs read `class` and `vtime` to choose
  * whom to preempt: a stale answer costs one needless or one missed kick, and ll_running() looks again.
  */
 struct cpu_ctx {
