@@ -67,20 +67,31 @@ fn without_sched_ext_run_says_so() {
     assert_eq!(Path::new("/run/limelight").exists(), there);
 }
 
-/// A setting out of range, or two that contradict each other, are refused before anything is done.
+/// An option out of its bounds is refused as wrong usage, with its name, what was given and what is allowed; two that contradict each other are
+/// both named.
 #[test]
 fn bad_settings_are_named() {
-    for (flags, words) in [
-        (&["--share-pct=80"][..], "50 %"),
-        (&["--slice-min-ms=NaN"], "--slice-min-ms"),
-        (&["--input-memory-s=0"], "input_memory_s=0"),
-        (&["--hub-leave=50"], "hub_enter=40"),
-        (&["--output-full-pct=many"], "0.01 to 1000"),
+    for (flag, value, bounds) in [
+        ("--share-pct", "80", "0 to 50"),
+        ("--slice-ms", "0", "0.1 to 100"),
+        ("--slice-min-ms", "NaN", "0.1 to 10"),
+        ("--rescue-after-ms", "1", "50 to 4000"),
+        ("--input-memory-s", "0", "1 to 600"),
+        ("--output-full-pct", "many", "0.01 to 1000"),
+        ("--policy", "nonsense", "huc, redline, coop, unified"),
     ] {
-        let text = reason(&limelight(&[&["run"], flags].concat()));
-        assert!(text.contains(words), "{text}");
+        let output = limelight(&["run", &format!("{flag}={value}")]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!([flag, &format!("'{value}'"), bounds].iter().all(|words| text.contains(words)), "{text}");
     }
-    assert_eq!(limelight(&["run", "--policy=coop"]).status.code(), Some(2));
+    for (given, other) in
+        [("--hub-leave=50", "--hub-enter 40"), ("--slice-min-ms=10 --slice-ms=5", "--slice-min-ms 10")]
+    {
+        let flags: Vec<&str> = given.split(' ').collect();
+        let text = reason(&limelight(&[&["run"], &flags[..]].concat()));
+        assert!(text.contains(&flags[flags.len() - 1].replace('=', " ")) && text.contains(other), "{text}");
+    }
 }
 
 /// Without a daemon every view says that none answers and how to start one.
