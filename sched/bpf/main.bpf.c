@@ -157,7 +157,7 @@ s32 BPF_STRUCT_OPS(ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 /* @p, which @wakes up or has run before, waits in a queue, and nobody makes way at once. */
 static void call_cpu(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool wakes)
 {
-	if (wakes)
+	if (wakes && is_huc_class(tctx->class))
 		share_slice(p, tctx, cpu, cctx);
 	kick_idle_cpu(p, tctx);
 }

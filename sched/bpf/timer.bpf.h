@@ -293,8 +293,6 @@ static void share_slice(const struct task_struct *p, struct task_ctx *tctx, s32 
 	u64 now = scx_bpf_now(), left_ns;
 	s64 ahead;
 
-	if (!is_huc_class(tctx->class))
-		return;
 	if (cctx->class == LL_CLASS_KTHREAD)
 		return wait_for_kthread(cpu, cctx, now);
 	wait_for_any_kthread(p, tctx);
