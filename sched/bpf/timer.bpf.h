@@ -267,9 +267,8 @@ static void wait_for_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /* @p, of a HuC class, woke up and waits, not for a kernel thread on its own CPU: where one runs elsewhere, it waits for that. */
-static void wait_for_any_kthread(const struct task_struct *p, const struct task_ctx *tctx)
+static void wait_for_any_kthread(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
 {
-	u64 now = scx_bpf_now();
 	u32 cpu;
 
 	if (nr_cpus == 1 || is_pinned(p, tctx))
@@ -295,7 +294,7 @@ static void share_slice(const struct task_struct *p, struct task_ctx *tctx, s32 
 
 	if (cctx->class == LL_CLASS_KTHREAD)
 		return wait_for_kthread(cpu, cctx, now);
-	wait_for_any_kthread(p, tctx);
+	wait_for_any_kthread(p, tctx, now);
 	if (cctx->class != tctx->class || cpu != bpf_get_smp_processor_id())
 		return;
 	ahead = tctx->vtime + preempt_lag_ns - running_vtime(cctx, now);
