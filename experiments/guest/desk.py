@@ -8,6 +8,7 @@ falls back to the ordinary class in every program it starts: it neither competes
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pwd
@@ -209,8 +210,9 @@ def processes(comm: str) -> list[int]:
     return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and read(p / "comm") == comm[:15]]
 
 
+@functools.cache
 def x_server() -> int:
-    """The process of the X server."""
+    """The process of the X server. Looked for once, before there is a load: beside 1,000 processes that takes half a second, in which nobody else runs."""
     for name in X_SERVERS:
         found = processes(name)
         if found:

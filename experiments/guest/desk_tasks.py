@@ -60,6 +60,7 @@ def dispatch_latency(active: str, load: str, count: int, seconds: int, seed: int
     """
     # How long the load takes to start under the kernel's scheduler is not known beforehand: the person goes on until stopped.
     long_s = 3600.0
+    x = desk.x_server()
     with Stage() as stage:
         groups = []
         if active in ("typed", "several"):
@@ -76,7 +77,7 @@ def dispatch_latency(active: str, load: str, count: int, seconds: int, seed: int
         time.sleep(apps.WARM_UP_S)
         stage.take(desk.start_load(load, count, seed))
         pids = [pid for group in groups for pid in group.pids()]
-        trace = desk.Wakelat(seconds * 4 if active == "several" else seconds, {"app": pids, "x": [desk.x_server()]}).result()
+        trace = desk.Wakelat(seconds * 4 if active == "several" else seconds, {"app": pids, "x": [x]}).result()
     return {}, {
         "dispatch": desk.trace_series(trace, "app", "dispatch"),
         "x_dispatch": desk.trace_series(trace, "x", "dispatch"),
