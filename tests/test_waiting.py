@@ -58,6 +58,23 @@ def test_the_pinned_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
     _waits_beside_a_greedy_client(guest, "--pin", PINNED, 3)
 
 
+@on(DESKTOP)
+def test_who_is_seen_waits_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
+    """A program whose window is seen and never touched (HUCOUT), and spins, runs again within a second while one that the person types into takes all
+    the CPU it can get, and ten of class OTHER want their share, too."""
+    guest.start_limelight()
+    seen = guest.background("xclient --title seen --geometry 300x200+0+0 --spin --period-us 100000 --draw-px 200", user="person")
+    greedy = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --work-us 500", user="person")
+    guest.background("person wander --title greedy --seconds 600 --out /dev/null")
+    guest.background("hogs spinning 10")
+    _wait_for_class(guest, greedy, "HUCIN")
+    _wait_for_class(guest, seen, "HUCOUT")
+    guest.check(f"chrt -f 40 wakelat --seconds 5 --out /run/waits.json seen={seen}")
+    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["seen"]["requeue_ns"]
+    assert len(waits) >= 5
+    assert max(waits) / 1e9 <= WAIT_S
+
+
 @on(DESKTOP, elsewhere=[replace(DESKTOP, **FOUR)])
 def test_a_class_does_not_wait_behind_a_lower_one(guest: Guest) -> None:
     """Promise 1: a HUCIN client that wakes every 5 ms waits longer than one minimum slice for neither a program of class HUCOUT that spins nor ten of
