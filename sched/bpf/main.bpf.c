@@ -28,7 +28,7 @@
  * login.bpf.h    who is not to be locked out
  * reserve.bpf.h  reservations: who has one        deadline.bpf.h  and by when it is to be kept
  * load.bpf.h     how much load they make, and who loses one for that
- * slice.bpf.h    how long who runs may do so        turn.bpf.h     and which class is next
+ * slice.bpf.h    how long who runs may do so
  * math/          the arithmetic, tested on the host
  */
 #include <scx/common.bpf.h>
@@ -66,7 +66,6 @@ enum { AT_ONCE_NS = 1000 };
 #include "deadline.bpf.h"
 #include "load.bpf.h"
 #include "slice.bpf.h"
-#include "turn.bpf.h"
 #include "publish.bpf.h"
 #include "locks.bpf.h"
 
@@ -238,6 +237,54 @@ static void settle_stint(struct task_struct *p, struct task_ctx *tctx, struct cp
 		catch_up_vtime(p, tctx, false);
 }
 
+/* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */
+static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 class = tctx->class;
+	u64 head;
+
+	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
+		return false;
+	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	if (head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	return !looks_far(cctx) || !queue_behind(cpu, class, tctx->vtime);
+}
+
+/* Class OTHER's turn: those who have waited too long first. */
+static bool take_other(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (pinned_waiting(cctx, RESCUED)) {
+		/* Those of the whole machine may never come to an end. */
+		cctx->own_turn = !cctx->own_turn;
+		if (cctx->own_turn && scx_bpf_dsq_move_to_local(pinned_queue(cpu, LL_CLASS_OTHER), 0))
+			return true;
+	}
+	return take_rescued(cpu) || take_next(cpu, cctx, LL_CLASS_OTHER);
+}
+
+/* Try the HuC classes above @below, most urgent first. */
+static bool take_huc(s32 cpu, struct cpu_ctx *cctx, u32 below, u64 now)
+{
+	bool waits = false;
+	u32 class;
+
+	bpf_for(class, LL_CLASS_HUCIN, LL_CLASS_OTHER) {
+		if (class >= below || !(waiting[class_index(class)] | pinned_waiting(cctx, class)))
+			continue;
+		if (take_next(cpu, cctx, class)) {
+			count(class == LL_CLASS_HUCIN ? LL_STAT_dispatched_hucin : LL_STAT_dispatched_hucout);
+			return true;
+		}
+		waits = true;
+	}
+	/* For another CPU, all of them: looking again at once would only burn time. */
+	if (waits)
+		cctx->no_huc_until_ns = now + LOOK_AGAIN_NS;
+	return false;
+}
+
 /* @prev, of @tctx, a kernel thread whose slice on @cpu is over, makes way for a HuC task, if it works for others and one waits. */
 static bool give_way_to_huc(const struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
@@ -291,7 +338,6 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (cctx->raise_pid)
 		raise_holder(cctx);
-	cctx->late_hucout_runs = 0;
 	look_at_coop_clock(cctx);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tctx = task_ctx_of(prev);
@@ -303,7 +349,7 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (cctx->coop_threads && dispatch_release(prev, tctx, cpu, cctx, now))
 		return;
-	if (tracking && huc_wants(cctx, prev_class) && share_is_due(cctx) && take_share(cpu, cctx)) {
+	if (tracking && huc_wants(cctx, prev_class) && share_is_due(cctx) && take_other(cpu, cctx)) {
 		count(LL_STAT_share_grants);
 		return;
 	}
@@ -335,8 +381,7 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	tctx->rescued = waiting_class(tctx) == RESCUED || cctx->late_hucout_runs;
-	cctx->late_hucout_runs = 0;
+	tctx->rescued = waiting_class(tctx) == RESCUED;
 	unmark_waiting(tctx);
 	refresh_rating(p, tctx);
 	/* Who was changed while it ran has been through ll_stopping, and comes here without ll_enqueue. */

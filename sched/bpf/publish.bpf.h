@@ -12,6 +12,9 @@ static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct t
 	s32 cpu = queue_cpu(p, tctx), victim;
 
 	refresh_rating(p, tctx);
+	/* Who is to run for having waited too long keeps that, unless it can go before. */
+	if (waiting_class(tctx) == RESCUED && tctx->class != LL_CLASS_HUCIN && tctx->lock_class >= LL_NR_CLASSES)
+		return;
 	if (!is_huc_class(tctx->class) || waiting_class(tctx) == tctx->class)
 		return;
 	if (!move_waiting(it, p, tctx, tctx->class, queue_vtime(p, tctx, tctx->class, cpu)))

@@ -135,8 +135,6 @@ struct cpu_ctx {
 	u8 has_next;		/* a task was put straight behind the running one */
 	u8 runs_pinned;		/* the running task goes by this CPU's own clock */
 	u8 own_turn;		/* of those who have waited too long, the next is one that only this CPU can run */
-	u8 hucout_turn;		/* the share that was due last went to class HUCOUT, which had waited too long */
-	u8 late_hucout_runs;	/* one of those is what runs next */
 	u8 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u8 runs_worker;		/* the running task is a kernel thread that works for others */
 	u8 kthread_waits;	/* a kernel thread waits for a HuC task, or one that has its share, that it has made way for */
@@ -191,9 +189,6 @@ enum { RESCUED = LL_CLASS_KTHREAD };
 
 /* Somebody was rescued and has not run since: no release of class OTHER goes before them. Writer: the timer that looks for tasks that have waited. */
 u32 rescue_first;
-
-/* A task of class HUCOUT waits for too long: HUCIN takes everything. Writer: the same timer. */
-u32 hucout_is_late;
 
 /* Cooperative threads that have a group. */
 u32 coop_grouped;

@@ -339,8 +339,7 @@ static void enqueue_coop(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 
 /*
  * Move @p ahead of its class if it has waited longer than rescue_after_ns, which takes one of *@room; how long that is, or 0. In the queue of a
- * single CPU it stays, as the first there. HuC tasks are left where they are: among those who have waited too long they would wait for all of
- * class OTHER, where a real-time task has kept everybody from this CPU for a while, and not for their own class only (take_share()).
+ * single CPU it stays, as the first there.
  */
 static u64 rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 now, u32 *room)
 {
@@ -348,7 +347,7 @@ static u64 rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, st
 
 	if (!since || now < since + rescue_after_ns)
 		return 0;
-	if (waiting_class(tctx) == LL_CLASS_OTHER && move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, tctx, since))) {
+	if (waiting_class(tctx) != RESCUED && move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, tctx, since))) {
 		--*room;
 		count(LL_STAT_rescues);
 	}
@@ -406,23 +405,22 @@ static u64 longest_of_rescued(u64 queue, u64 now)
 /* Look at all queues once; what is left of *@room for who has waited too long. The longest that anybody has, or 0. */
 static u64 rescue_from_all(u64 now, u32 *room)
 {
-	u64 hucout = 0, longest = 0;
-	u32 i;
+	u64 longest = 0;
+	u32 class, i;
 
-	bpf_for(i, 0, nr_llcs)
-		hucout = longer(hucout, rescue_from(shared_queue(i, LL_CLASS_HUCOUT), now, room));
-	bpf_for(i, 0, nr_cpus)
-		if (pinned_waiting(cpu_ctx_of(i), LL_CLASS_HUCOUT))
-			hucout = longer(hucout, rescue_from(pinned_queue(i, LL_CLASS_HUCOUT), now, room));
 	bpf_for(i, 0, nr_llcs) {
-		longest = longer(longest, rescue_from(shared_queue(i, LL_CLASS_OTHER), now, room));
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
+			longest = longer(longest, rescue_from(shared_queue(i, class), now, room));
 		longest = longer(longest, longest_of_rescued(rescue_queue(i), now));
 	}
-	bpf_for(i, 0, nr_cpus)
-		if (own_waiting(cpu_ctx_of(i), LL_CLASS_OTHER))
-			longest = longer(longest, rescue_from(pinned_queue(i, LL_CLASS_OTHER), now, room));
-	hucout_is_late = !!hucout;
-	return longer(longest, hucout);
+	bpf_for(i, 0, nr_cpus) {
+		if (nr_cpus == 1)
+			break;
+		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
+			if (own_waiting(cpu_ctx_of(i), class))
+				longest = longer(longest, rescue_from(pinned_queue(i, class), now, room));
+	}
+	return longest;
 }
 
 /*
