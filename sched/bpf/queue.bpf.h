@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queues: one per class and last-level cache, one per class and CPU for tasks that only this CPU can run, and one per
- * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited, HuC tasks
- * and what the kernel has to do a little before the others.
+ * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited.
  */
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
@@ -316,15 +315,14 @@ static __always_inline void catch_up_vtime(const struct task_struct *p, struct t
 }
 
 /*
- * Where a task that has waited since @since_ns stands among those who have waited too long. A HuC task counts as having waited for rescue_after_ns
- * more, which is longer than a round of a thousand of class OTHER takes: what all have waited for may be a real-time task, and it would wait for
- * them as long again. No more, for they are owed a share, and the daemon and the kernel's threads go before it (head_start_ns()).
+ * Where a task that has waited since @since_ns stands among those who have waited too long. Who serves the person is before most: what all have
+ * waited for may be a real-time task, and behind a thousand of class OTHER it would wait as long again. Not before all, for these are owed a share.
  */
 static u64 rescued_vtime(const struct task_struct *p, const struct task_ctx *tctx, u64 since_ns)
 {
 	if (is_pinned(p, tctx))
 		return class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns;
-	return since_ns - (is_huc_class(tctx->class) ? rescue_after_ns : 0);
+	return since_ns - (is_huc_class(tctx->class) ? overdue_after_ns / 2 : 0);
 }
 
 /*

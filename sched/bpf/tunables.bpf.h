@@ -63,7 +63,7 @@ const volatile s64 share_cap_ns = 5000000;
  */
 const volatile u64 preempt_lag_ns = 50000;
 
-/* A task that has waited this long is moved ahead of its class, unless it is among the next of the highest. */
+/* A task that has waited this long is moved ahead of its class. */
 const volatile u64 rescue_after_ns = 600000000;
 
 /* How often waiting tasks are looked at for that. */

@@ -43,7 +43,7 @@ pub struct Settings {
     pub slice_min_ns: u64,
     /// CPU for which a process that is HUCIN only through others answers one key or click; HUCOUT afterwards. 0: no limit, as in the paper.
     pub indirect_budget_ns: u64,
-    /// A task that has waited this long is moved ahead of its class, unless it is among the next of the highest.
+    /// A task that has waited this long is moved ahead of its class.
     pub rescue_after_ns: u64,
     /// R_lo (Redline, section 6.1): below this load of reservations, in per cent of a CPU, one that was taken back is given back.
     pub load_low_pct: u32,
