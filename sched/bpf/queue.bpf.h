@@ -314,15 +314,10 @@ static __always_inline void catch_up_vtime(const struct task_struct *p, struct t
 		tctx->vtime = first;
 }
 
-/*
- * Where a task that has waited since @since_ns stands among those who have waited too long. Who serves the person is before most: what all have
- * waited for may be a real-time task, and behind a thousand of class OTHER it would wait as long again. Not before all, for these are owed a share.
- */
+/* Where a task that has waited since @since_ns stands among those who have waited too long. */
 static u64 rescued_vtime(const struct task_struct *p, const struct task_ctx *tctx, u64 since_ns)
 {
-	if (is_pinned(p, tctx))
-		return class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns;
-	return since_ns - (is_huc_class(tctx->class) ? overdue_after_ns / 2 : 0);
+	return is_pinned(p, tctx) ? class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns : since_ns;
 }
 
 /*

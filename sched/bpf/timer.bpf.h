@@ -338,17 +338,6 @@ static void enqueue_coop(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 }
 
 /*
- * Is @p, which has waited for @waited_ns, among the next that the highest class takes? Then it waits for what goes before all classes, a real-time
- * task say, and among the rescued it would wait for the rest of its own class, too, until the guaranteed share is due.
- */
-static bool is_next_anyway(const struct task_struct *p, const struct task_ctx *tctx, u64 waited_ns)
-{
-	if (waiting_class(tctx) != LL_CLASS_HUCIN || is_pinned(p, tctx) || waited_ns >= overdue_after_ns / 2)
-		return false;
-	return ll_vtime_before(p->scx.dsq_vtime, class_vtime[LL_CLASS_HUCIN] + huc_slice_ns);
-}
-
-/*
  * Move @p ahead of its class if it has waited longer than rescue_after_ns, which takes one of *@room; how long that is, or 0. In the queue of a
  * single CPU it stays, as the first there.
  */
@@ -358,9 +347,7 @@ static u64 rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, st
 
 	if (!since || now < since + rescue_after_ns)
 		return 0;
-	if (waiting_class(tctx) == RESCUED || is_next_anyway(p, tctx, now - since))
-		return now - since;
-	if (move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, tctx, since))) {
+	if (waiting_class(tctx) != RESCUED && move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, tctx, since))) {
 		--*room;
 		count(LL_STAT_rescues);
 	}
