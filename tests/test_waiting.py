@@ -18,6 +18,8 @@ WORKERS_MS = 0.3
 SLICE_MIN_MS = 0.5 + 0.2
 #: Status of `timeout` for what it had to kill.
 KILLED = 128 + 9
+#: Longer than what makes who waits one who has waited too long (sched/bpf/tunables.bpf.h, rescue_after_ns).
+HOG_S = 0.8
 #: Longer than the scheduler's own watchdog limit (sched/bpf/main.bpf.c, timeout_ms).
 PAST_THE_WATCHDOG_S = 15
 #: And than the 30 s that it has on kernels without a server for sched_ext tasks (sched/src/handle.rs), and a look every 15 s.
@@ -54,6 +56,23 @@ def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
 def test_the_pinned_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
     """The same for ten processes that only the greedy program's CPU can run, and ten on each other one."""
     _waits_beside_a_greedy_client(guest, "--pin", PINNED, 3)
+
+
+@on(DESKTOP)
+def test_who_is_seen_waits_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
+    """A program whose window is seen and never touched (HUCOUT), and spins, runs again within a second while one that the person types into takes all
+    the CPU it can get, and ten of class OTHER want their share, too."""
+    guest.start_limelight()
+    seen = guest.background("xclient --title seen --geometry 300x200+0+0 --spin --period-us 100000 --draw-px 200", user="person")
+    greedy = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --work-us 500", user="person")
+    guest.background("person wander --title greedy --seconds 600 --out /dev/null")
+    guest.background("hogs spinning 10")
+    _wait_for_class(guest, greedy, "HUCIN")
+    _wait_for_class(guest, seen, "HUCOUT")
+    guest.check(f"chrt -f 40 wakelat --seconds 5 --out /run/waits.json seen={seen}")
+    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["seen"]["requeue_ns"]
+    assert len(waits) >= 5
+    assert max(waits) / 1e9 <= WAIT_S
 
 
 @on(DESKTOP, elsewhere=[replace(DESKTOP, **FOUR)])
@@ -127,6 +146,22 @@ def _spin_in_real_time(guest: Guest, seconds: int) -> None:
     ended = guest.run(f"chrt -f 41 timeout -s KILL {seconds} {spin}")
     assert ended.status == KILLED
     guest.check(f"kill {load}")
+
+
+@on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
+def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) -> None:
+    """A SCHED_FIFO process keeps the CPU for 0.8 s, which is longer than anybody should wait, and 400 of class OTHER wait behind it, too: a program whose
+    window changes every 5 ms goes on at once when it ends."""
+    guest.start_limelight()
+    client = guest.background("xclient --title drawn --geometry 300x200+0+0 --period-us 5000 --period-work-us 100 --draw-px 200", user="person")
+    _wait_for_class(guest, client, "HUCOUT")
+    guest.check("hogs spinning 400 --seconds 600 >/dev/null 2>&1 &")
+    guest.check("sleep 1")
+    hog = f"sleep 1; timeout -s KILL {HOG_S} chrt -f 40 sh -c 'while :; do :; done'"
+    guest.check(f"chrt -f 41 sh -c \"{hog}\" & chrt -f 42 wakelat --seconds 3 --out /run/waits.json client={client}; wait", timeout_s=300)
+    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["client"]["dispatch_ns"]
+    # It has waited for the hog, which takes 30 ms to start and to end; 0.2 s more, of 1,000 0.4, where it waits with class OTHER.
+    assert HOG_S <= max(waits) / 1e9 <= HOG_S + 0.06
 
 
 @on(LIMELIGHT, replace(LIMELIGHT, **FOUR), elsewhere=[replace(LIMELIGHT, **OLDER, **FOUR)])

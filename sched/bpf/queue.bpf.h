@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queues: one per class and last-level cache, one per class and CPU for tasks that only this CPU can run, and one per
- * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited.
+ * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited, HuC tasks
+ * and what the kernel has to do a little before the others.
  */
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
@@ -314,10 +315,16 @@ static __always_inline void catch_up_vtime(const struct task_struct *p, struct t
 		tctx->vtime = first;
 }
 
-/* Where a task that has waited since @since_ns stands among those who have waited too long. */
+/*
+ * Where a task that has waited since @since_ns stands among those who have waited too long. A HuC task that any CPU may run counts as having waited
+ * for huc_first_ns more: what all have waited for may be a real-time task, and it would wait for a thousand others as long again. No more, for they
+ * are owed a share. What the kernel has to do, and the daemon, is before it for as long as it has not waited for 1.4 s (head_start_ns()).
+ */
 static u64 rescued_vtime(const struct task_struct *p, const struct task_ctx *tctx, u64 since_ns)
 {
-	return is_pinned(p, tctx) ? class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns : since_ns;
+	if (is_pinned(p, tctx))
+		return class_vtime[LL_CLASS_OTHER] - rescue_ahead_ns;
+	return since_ns - (is_huc_class(tctx->class) ? huc_first_ns : 0);
 }
 
 /*

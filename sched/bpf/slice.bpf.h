@@ -106,9 +106,11 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 		arm_slice_end(cpu, cctx, slice, now);
 }
 
-/* @prev, whose slice is over, goes on with another one. */
+/* @prev, whose slice is over, goes on with another one: a HuC task that was rescued as one of its class, for which others do not pay. */
 static void go_on(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
+	if (is_huc_class(tctx->class))
+		tctx->rescued = 0;
 	scx_bpf_task_set_slice(prev, slice_of(tctx));
 	occupy(prev, tctx, cpu, cctx, now);
 }

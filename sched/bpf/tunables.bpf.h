@@ -66,6 +66,9 @@ const volatile u64 preempt_lag_ns = 50000;
 /* A task that has waited this long is moved ahead of its class. */
 const volatile u64 rescue_after_ns = 600000000;
 
+/* One of a HuC class counts there as having waited for this much more: longer than a round of a thousand of class OTHER takes. */
+const volatile u64 huc_first_ns = 600000000;
+
 /* How often waiting tasks are looked at for that. */
 const volatile u64 rescue_period_ns = 100000000;
 
