@@ -216,6 +216,7 @@ def measure_film(size: str, load: str, count: int, seconds: int, seed: int) -> t
     }
     return metrics, {
         "dispatch": desk.trace_series(trace, "player", "dispatch"),
+        "requeue": desk.trace_series(trace, "player", "requeue"),
         "x_dispatch": desk.trace_series(trace, "x", "dispatch"),
         "frame_interval": desk.series(seen["intervals_ns"], seen["source"]),
     }
