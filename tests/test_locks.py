@@ -15,6 +15,10 @@ KEYS = 3
 TAKEN_ONCE_MORE = 1
 #: A cooperative thread's turn among forty others, several times: khugepaged holds the lock of its memory for a few milliseconds of its own.
 TURNS_S = 0.2
+#: A preempted reader waits for the one slice of who has preempted it, several of them one after the other, and there may be a grace period before.
+GRACE_S = 0.1
+#: A move that waits for none takes less: 0.05 ms.
+MOVE_S = 0.1e-3
 #: And it is held already when the key comes.
 HELD_ALREADY = 1
 
@@ -61,6 +65,21 @@ def test_a_lock_is_not_waited_for_longer_than_it_is_held(guest: Guest) -> None:
 def test_who_is_before_it_in_the_queue_for_a_lock_is_not_waited_for_longer(guest: Guest) -> None:
     """Each of two that wait for the lock already has it once, as fast as alone."""
     _wanted_beside(guest, 3)
+
+
+@on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
+def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest) -> None:
+    """Of ten processes that spin and ten pairs that wake each other some are preempted, by a client that draws every 5 ms, where they read what RCU protects: who
+    waits for the end of a grace period does not wait for 0.6 s, after which each of them runs, whatever its turn."""
+    guest.start_limelight()
+    guest.background("xclient --title drawn --geometry 300x200+0+0 --period-us 5000 --period-work-us 100 --draw-px 200", user="person")
+    guest.background("hogs spinning 10")
+    guest.background("hogs chatty 10")
+    guest.check("sleep 3")
+    waits_s = [float(line) for line in guest.check("chrt -f 40 python3 /root/in/guest/grace.py 300", timeout_s=300).split()]
+    print(f"half within {sorted(waits_s)[150]} s, 99 % within {sorted(waits_s)[297]} s, all within {max(waits_s)} s")
+    assert sorted(waits_s)[150] >= MOVE_S, "they did not wait for grace periods"
+    assert max(waits_s) <= GRACE_S
 
 
 @on(LIMELIGHT)

@@ -142,7 +142,15 @@ static u64 cgroup_scale(u32 slot, u32 class, u64 now)
 	return scale;
 }
 
-/* The same as of now: to be compared with another one's, which the cache may have of another time. */
+/* The virtual time that @p, of @tctx, takes for @ran_ns of a CPU. */
+static __always_inline u64 vtime_for(const struct task_struct *p, const struct task_ctx *tctx, u64 ran_ns, u64 now)
+{
+	u64 scale = tctx->cgroup_slot ? cgroup_scale(tctx->cgroup_slot, tctx->class, now) : LL_SCALE_ONE;
+
+	return ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
+}
+
+/* The scale as of now: to be compared with another one's, which the cache may have of another time. */
 static u64 fresh_cgroup_scale(u32 slot, u32 class, u64 now)
 {
 	cgroup_ctx_of(slot)->scale_at_ns[class_index(class)] = 0;

@@ -72,7 +72,7 @@ enum { AT_ONCE_NS = 1000 };
 /* Charge @p for what it has run since it was last charged. */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
-	u64 ran_ns = now - tctx->charged_at_ns, scale;
+	u64 ran_ns = now - tctx->charged_at_ns;
 
 	/* Another CPU changes it, its nice value or where it may run, and that one's clock is a little behind. */
 	if ((s64)ran_ns < 0)
@@ -82,8 +82,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		return spend_first(p, tctx, ran_ns);
 	if (tctx->coop.cell)
 		run_since_call(tctx, ran_ns);
-	scale = tctx->cgroup_slot ? cgroup_scale(tctx->cgroup_slot, tctx->class, now) : LL_SCALE_ONE;
-	tctx->vtime += ll_vtime_charge(ran_ns, p->scx.weight, scale * tctx->weight_pm / 1000);
+	tctx->vtime += vtime_for(p, tctx, ran_ns, now);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	if (tctx->reserve.number)

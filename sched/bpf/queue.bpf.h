@@ -328,6 +328,30 @@ static u64 rescued_vtime(const struct task_struct *p, const struct task_ctx *tct
 }
 
 /*
+ * Was @p preempted where it reads what RCU protects? No grace period ends before it goes on, and whom the person needs may wait for that: beside ten
+ * spinning processes one took 0.68 s, until the reader was rescued. (The kernel can have such readers boosted; Debian's does not.)
+ */
+static bool holds_up_grace_period(const struct task_struct *p, u64 enq_flags)
+{
+	int own = 0;
+
+	/* Each program of ours is a reader in the name of whom it interrupts. Before 6.19 who a real-time task preempts comes here from within another. */
+	if (p == bpf_get_current_task_btf())
+		own = enq_flags & SCX_ENQ_REENQ ? 3 : 1;
+	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > own;
+}
+
+/*
+ * Does @p, of class OTHER, go before that as such a one? By as much CPU as a kernel thread, its nice value whatever it is (khugepaged is one), for
+ * which it is charged. What only one CPU can run does not: its place among those of that CPU is kept by who waits there.
+ */
+static bool goes_first_as_reader(const struct task_struct *p, const struct task_ctx *tctx, u64 now, u64 enq_flags)
+{
+	return tctx->class == LL_CLASS_OTHER && holds_up_grace_period(p, enq_flags) && !is_pinned(p, tctx) &&
+	       ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + vtime_for(p, tctx, kthread_ahead_ns, now));
+}
+
+/*
  * Does @p go before its class? Whoever ends does, for what it holds is wanted by others, and without a process id it could not be rescued
  * later. So does a kernel thread that has had its time before everybody (kthread_first_ns), and, for a while after each wake-up and while somebody
  * is at the desk, one that is nice: what khugepaged does in 24 ms with the locks of somebody's memory it would hold these for seconds for, by its
@@ -353,13 +377,15 @@ static bool goes_before_class(const struct task_struct *p, const struct task_ctx
 
 /*
  * For how long @p, which begins to wait before its class, counts as having done so already: what the kernel has to do, and the daemon when it wakes
- * up, is before most of those who have waited too long.
+ * up, is before most of those who have waited too long; a reader of RCU before who has not waited for a second yet.
  */
-static u64 head_start_ns(const struct task_struct *p, const struct task_ctx *tctx, bool is_daemon)
+static u64 head_start_ns(const struct task_struct *p, const struct task_ctx *tctx, bool is_daemon, bool is_reader)
 {
 	bool is_first = is_daemon ? tctx->wakeable_at_ns : is_kthread(p) && !is_nice(p);
 
-	return is_first ? overdue_after_ns / 2 : rescue_after_ns;
+	if (is_first)
+		return overdue_after_ns / 2;
+	return is_reader ? rescue_after_ns + 4 * rescue_period_ns : rescue_after_ns;
 }
 
 /* Put @p into the queue of its class, or among those who have waited too long: who goes before it, and the daemon as one of the first. */
@@ -368,10 +394,11 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 	u64 now = scx_bpf_now(), vtime = queue_vtime(p, tctx, tctx->class, cpu);
 	u32 class = tctx->class;
 	bool is_daemon = (tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER;
+	bool is_reader = goes_first_as_reader(p, tctx, now, enq_flags);
 
-	if (is_daemon || goes_before_class(p, tctx)) {
+	if (is_daemon || is_reader || goes_before_class(p, tctx)) {
 		class = RESCUED;
-		vtime = rescued_vtime(p, tctx, now - head_start_ns(p, tctx, is_daemon));
+		vtime = rescued_vtime(p, tctx, now - head_start_ns(p, tctx, is_daemon, is_reader));
 	}
 	tctx->queued_at_ns = now;
 	mark_waiting(tctx, class, is_pinned(p, tctx) ? cpu : LL_MAX_CPUS);
