@@ -83,7 +83,7 @@ def test_what_the_window_managers_menu_starts_is_huc_from_its_first_moment(guest
     guest.check(["python3", "-c", f"import sys; sys.path.insert(0, '/root/in/experiment/guest'); {offer}"])
     _watched(guest)
     guest.check(f"sleep {FORGOTTEN_S}")
-    guest.check("python3 /root/in/guest/classes.py 3 >/run/classes.json & sleep 0.5; person menu --title started --count 1 --out /dev/null; wait")
+    guest.check("python3 /root/in/guest/classes.py 8 >/run/classes.json & sleep 0.5; person menu --title started --count 1 --out /dev/null; wait")
     held = [one["xclient"] for one in json.loads(guest.check("cat /run/classes.json")) if "xclient" in one]
     assert held[:1] == ["HUCIN"], held
 
