@@ -69,8 +69,8 @@ def test_who_is_before_it_in_the_queue_for_a_lock_is_not_waited_for_longer(guest
 
 @on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
 def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest) -> None:
-    """Of ten processes that spin and ten pairs that wake each other some are preempted, by a client that draws every 5 ms, where they read what RCU protects: who
-    waits for the end of a grace period does not wait for 0.6 s, after which each of them runs, whatever its turn."""
+    """Of ten processes that spin and ten pairs that wake each other some are preempted, by a client that draws every 5 ms, where they read what RCU
+    protects: who waits for the end of a grace period does not wait for 0.6 s, after which each of them runs, whatever its turn."""
     guest.start_limelight()
     guest.background("xclient --title drawn --geometry 300x200+0+0 --period-us 5000 --period-work-us 100 --draw-px 200", user="person")
     guest.background("hogs spinning 10")
