@@ -343,11 +343,12 @@ static bool holds_up_grace_period(const struct task_struct *p, u64 enq_flags)
 
 /*
  * Does @p, of class OTHER, go before that as such a one? By as much CPU as a kernel thread, its nice value whatever it is (khugepaged is one), for
- * which it is charged. What only one CPU can run does not: its place among those of that CPU is kept by who waits there.
+ * which it is charged. What only one CPU can run does not: its place among those of that CPU is kept by who waits there. Nor where nobody is at the
+ * desk: a reader of a pipe's that goes on at once finds it empty, and hackbench does 4 % less.
  */
 static bool goes_first_as_reader(const struct task_struct *p, const struct task_ctx *tctx, u64 now, u64 enq_flags)
 {
-	return tctx->class == LL_CLASS_OTHER && holds_up_grace_period(p, enq_flags) && !is_pinned(p, tctx) &&
+	return tracking && tctx->class == LL_CLASS_OTHER && holds_up_grace_period(p, enq_flags) && !is_pinned(p, tctx) &&
 	       ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + vtime_for(p, tctx, kthread_ahead_ns, now));
 }
 
