@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queues: one per class and last-level cache, one per class and CPU for tasks that only this CPU can run, and one per
- * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited, HuC tasks
- * and what the kernel has to do a little before the others.
+ * cache for tasks that have waited too long. All are ordered by virtual time, but the last, which go by how long each has waited, HuC tasks,
+ * what the kernel has to do and readers of RCU a little before the others.
  */
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
@@ -344,7 +344,7 @@ static bool holds_up_grace_period(const struct task_struct *p, u64 enq_flags)
 /*
  * Does @p, of class OTHER, go before that as such a one? By as much CPU as a kernel thread, its nice value whatever it is (khugepaged is one), for
  * which it is charged. What only one CPU can run does not: its place among those of that CPU is kept by who waits there. Nor where nobody is at the
- * desk: a reader of a pipe's that goes on at once finds it empty, and hackbench does 4 % less.
+ * desk: hackbench would do 4 % less.
  */
 static bool goes_first_as_reader(const struct task_struct *p, const struct task_ctx *tctx, u64 now, u64 enq_flags)
 {

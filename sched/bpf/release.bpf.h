@@ -185,7 +185,7 @@ static bool may_use_share(struct cpu_ctx *cctx, u32 class)
 
 /*
  * Does somebody wait who has waited for so long that releases of class OTHER are not kept beside? Not whoever goes before its class
- * (goes_before_class(), the daemon): those wait for the few due ones.
+ * (enqueue_in_class()): those wait for the few due ones.
  */
 static bool rescue_comes_first(const struct cpu_ctx *cctx)
 {

@@ -382,7 +382,7 @@ static u64 rescue_from(u64 queue, u64 now, u32 *room)
 	return longest;
 }
 
-/* How long who is first in @queue, of the rescued, has waited. Not just the very first: some are there by what they are (goes_before_class()). */
+/* How long who is first in @queue, of the rescued, has waited. Not just the very first: some are there by what they are (enqueue_in_class()). */
 static u64 longest_of_rescued(u64 queue, u64 now)
 {
 	struct task_struct *p;
