@@ -20,6 +20,8 @@ DESKTOP = replace(LIMELIGHT, desktop=True)
 #: The long-term kernel and several CPUs: a scheduler has different bugs on each.
 OLDER = {"kernel": "6.18"}
 FOUR = {"cpus": 4}
+#: Of a window that changes every 5 ms, with little work.
+ANIMATED = "--period-us 5000 --period-work-us 100 --draw-px 200"
 
 
 def on(*machines: Options, elsewhere: Sequence[Options] = ()) -> Callable:

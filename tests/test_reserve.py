@@ -306,6 +306,11 @@ def test_who_has_ended_holds_nothing(guest: Guest) -> None:
     assert int(guest.check(rss)) - before <= 512
 
 
+def _held_kb(guest: Guest, daemon: int) -> list[int]:
+    """What the daemon has in memory, and what the kernel's slabs that cannot be reclaimed take, in kB."""
+    return [int(kb) for kb in guest.check(f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'").split()]
+
+
 def test_ten_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
     """Ten thousand are forked, execute something and end, of which a half had reservations of their own, more than there can be at once:
     none is left, and the daemon is not a page larger for each hundred, nor is what the kernel holds for it."""
@@ -314,15 +319,11 @@ def test_ten_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
     _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-")
     # 10 executions a sample.
     run = "for program in short nothing; do swcost exec {} /usr/local/bin/$program >/dev/null || exit 1; done"
-
-    def held_kb() -> list[int]:
-        return [int(kb) for kb in guest.check(f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'").split()]
-
     guest.check(run.format(50))
-    seen = [held_kb()]
+    seen = [_held_kb(guest, daemon)]
     for _ in range(2):
         guest.check(run.format(250), timeout_s=300)
-        seen.append(held_kb())
+        seen.append(_held_kb(guest, daemon))
     print(f"the daemon's pages and the kernel's slabs, kB: {seen}")
     view = json.loads(guest.check("limelight spec list --json"))
     admitted = guest.status()["counters"]["reserved_admitted"]
@@ -347,17 +348,16 @@ def test_a_million_that_have_ended_are_forgotten(guest: Guest) -> None:
     _write(guest, "/usr/local/bin/shell:Iact:2:100:R:-:-")
     forks = "i=0; while [ $i -lt {} ]; do i=$((i+1)); (:); done"
     run = f"for shell in shell sh; do $shell -c '{forks}; :' & done; wait"
-    look = f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'"
     guest.check(run.format(HALF_A_MILLION // 100), timeout_s=300)
     assert guest.status()["counters"]["reserved_admitted"] >= 1, "the shell was not admitted"
-    before = guest.check(look).split()
+    before = _held_kb(guest, daemon)
     # In real time, as its machine is `fast`: in virtual time it would take many hours.
     guest.check(run.format(HALF_A_MILLION), timeout_s=4 * 3600)
     guest.check("sleep 1")
     view = json.loads(guest.check("limelight spec list --json"))
     assert not view["reservations"]
     assert view["cpus"][0]["reservations"] == 0 and view["cpus"][0]["admitted_pct"] == 0
-    rss, slab = (int(now) - int(then) for now, then in zip(guest.check(look).split(), before))
+    rss, slab = (now - then for now, then in zip(_held_kb(guest, daemon), before))
     # A malloc arena grows by 128 KiB at a time; the least object of the kernel's for each were 8 MB, a byte 1 MB.
     assert rss <= 512
     assert slab <= 1024

@@ -4,7 +4,7 @@
 import json
 from dataclasses import replace
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
+from tests.guests import ANIMATED, DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
 
 MACHINES = [LIMELIGHT]
 RUNNABLE = 1000
@@ -69,8 +69,7 @@ def test_who_is_seen_waits_a_second_at_most_beside_a_greedy_client(guest: Guest)
     guest.background("hogs spinning 10")
     _wait_for_class(guest, greedy, "HUCIN")
     _wait_for_class(guest, seen, "HUCOUT")
-    guest.check(f"chrt -f 40 wakelat --seconds 5 --out /run/waits.json seen={seen}")
-    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["seen"]["requeue_ns"]
+    waits = _recorded_ns(guest, seen, 5, "requeue_ns")
     assert len(waits) >= 5
     assert max(waits) / 1e9 <= WAIT_S
 
@@ -81,14 +80,13 @@ def test_a_class_does_not_wait_behind_a_lower_one(guest: Guest) -> None:
     class OTHER on each CPU, and a HUCOUT client not for those of OTHER."""
     guest.start_limelight()
     guest.check(f"hogs spinning {10 * guest.machine.options.cpus} --seconds 600 >/dev/null 2>&1 &")
-    animated = "--period-us 5000 --period-work-us 100 --draw-px 200"
     guest.check("sleep 1")
     # Seen and never touched: HUCOUT.
-    seen = guest.background(f"xclient --title seen --geometry 300x200+0+0 {animated}", user="person")
+    seen = guest.background(f"xclient --title seen --geometry 300x200+0+0 {ANIMATED}", user="person")
     _wait_for_class(guest, seen, "HUCOUT")
     assert _waits_ms(guest, seen) <= SLICE_MIN_MS
     spinning = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --period-us 100000 --draw-px 200", user="person")
-    typed = guest.background(f"xclient --title typed --geometry 300x200+640+0 {animated}", user="person")
+    typed = guest.background(f"xclient --title typed --geometry 300x200+640+0 {ANIMATED}", user="person")
     _wait_for_class(guest, spinning, "HUCOUT")
     # Some keys, and then nothing but its own timer: what it is sent it waits for the X server's turn for, which is of its own class.
     guest.type("typed", 4)
@@ -100,10 +98,15 @@ def _wait_for_class(guest: Guest, pid: int, name: str) -> None:
     guest.wait_for(lambda: any(one["pid"] == pid and one["class"] == name for one in guest.status()["processes"]), f"process {pid} is {name}", 20)
 
 
+def _recorded_ns(guest: Guest, pid: int, seconds: int, what: str = "dispatch_ns", beside: str = ":") -> list[int]:
+    """Each wait of a process in so many seconds, in ns: of those from wake-up to running, or by another name of wakelat's, above what runs `beside`."""
+    guest.check(f"{beside} & chrt -f 42 wakelat --seconds {seconds} --out /run/waits.json client={pid}; recorded=$?; wait; exit $recorded", timeout_s=300)
+    return json.loads(guest.check("cat /run/waits.json"))["groups"]["client"][what]
+
+
 def _waits_ms(guest: Guest, pid: int) -> float:
     """The 99th percentile of a process's waits from wake-up to running, in ms, in 4 s: the worst may meet a stretch of the kernel's own."""
-    guest.check(f"chrt -f 40 wakelat --seconds 4 --out /run/waits.json client={pid}")
-    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["client"]["dispatch_ns"]
+    waits = _recorded_ns(guest, pid, 4)
     assert len(waits) > 500
     return sorted(waits)[len(waits) * 99 // 100] / 1e6
 
@@ -115,11 +118,10 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     # As where releases are measured (test_coop.py).
     guest.check("echo never >/sys/kernel/mm/transparent_hugepage/enabled")
     guest.background("stress-ng --pthread 4 --timeout 0 --temp-path /tmp")
-    client = guest.background("xclient --title drawn --geometry 400x300+0+0 --period-us 5000 --period-work-us 100 --draw-px 200", user="person")
+    client = guest.background(f"xclient --title drawn --geometry 400x300+0+0 {ANIMATED}", user="person")
     guest.start_limelight()
     guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") in ("HUCIN", "HUCOUT"), "the client is HuC")
-    guest.check(f"chrt -f 40 wakelat --seconds 8 --out /run/waits.json client={client}")
-    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["client"]["dispatch_ns"]
+    waits = _recorded_ns(guest, client, 8)
     assert len(waits) > 1000
     # 0.25 ms of workers, however many, and what the scheduler takes. The worst were 2.2: drain_vmap_area_work for so long with preemption off (traced).
     assert sorted(waits)[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
@@ -158,8 +160,7 @@ def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) 
     guest.check("hogs spinning 400 --seconds 600 >/dev/null 2>&1 &")
     guest.check("sleep 1")
     hog = f"sleep 1; timeout -s KILL {HOG_S} chrt -f 40 sh -c 'while :; do :; done'"
-    guest.check(f"chrt -f 41 sh -c \"{hog}\" & chrt -f 42 wakelat --seconds 3 --out /run/waits.json client={client}; wait", timeout_s=300)
-    waits = json.loads(guest.check("cat /run/waits.json"))["groups"]["client"]["dispatch_ns"]
+    waits = _recorded_ns(guest, client, 3, beside=f"chrt -f 41 sh -c \"{hog}\"")
     # It has waited for the hog, which takes 30 ms to start and to end; 0.2 s more, of 1,000 0.4, where it waits with class OTHER.
     assert HOG_S <= max(waits) / 1e9 <= HOG_S + 0.06
 
