@@ -189,24 +189,39 @@ static struct turn begin(uint64_t release)
 	return turn;
 }
 
-static void end(const struct turn *turn)
+/* Who comes back with a lock does not yield, or all that want that would wait for everybody's turn. */
+enum comes_back { WITH_NOTHING, WITH_A_LOCK };
+
+/* What was over before it began the scheduler has heard nothing of: it holds this thread to what it said before. */
+static void end_sleep(enum comes_back comes_back)
+{
+	const uint64_t told = coop_sleep_end();
+
+	if (told != COOP_NEVER || coop_promise() == COOP_PROMISE_NONE)
+		yield_by = told;
+	else if (comes_back == WITH_NOTHING)
+		yield_where_due();
+}
+
+static void end(const struct turn *turn, enum comes_back comes_back)
 {
 	const int error = errno;
 
 	if (turn->is_sleep)
-		yield_by = coop_sleep_end();
+		end_sleep(comes_back);
 	whole_ms_forget();
 	errno = error;
 }
 
 /* The call, as a sleep until the release. */
-#define SLEEPS(release, call)                                                                                           \
+#define SLEEPS_AND(comes_back, release, call)                                                                           \
 	({                                                                                                              \
 		const struct turn turn_ = begin(release);                                                               \
 		const int result_ = (call);                                                                             \
-		end(&turn_);                                                                                            \
+		end(&turn_, comes_back);                                                                                \
 		result_;                                                                                                \
 	})
+#define SLEEPS(release, call) SLEEPS_AND(WITH_NOTHING, release, call)
 
 /* A call that waits is over when its first timer is due; which that is costs one that does not wait nothing. */
 #define UNTIL(deadline, timer)                                                                                          \
@@ -304,14 +319,14 @@ COOP_PUBLIC int epoll_pwait2(int set, struct epoll_event *events, int room, cons
 
 COOP_PUBLIC int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
 {
-	return SLEEPS(at_time(CLOCK_REALTIME, until), REAL(pthread_cond_timedwait)(condition, mutex, until));
+	return SLEEPS_AND(WITH_A_LOCK, at_time(CLOCK_REALTIME, until), REAL(pthread_cond_timedwait)(condition, mutex, until));
 }
 
 COOP_PUBLIC int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
 	if (!REAL(pthread_cond_clockwait))
 		return EINVAL;
-	return SLEEPS(at_time(clock, until), real.pthread_cond_clockwait(condition, mutex, clock, until));
+	return SLEEPS_AND(WITH_A_LOCK, at_time(clock, until), real.pthread_cond_clockwait(condition, mutex, clock, until));
 }
 
 COOP_PUBLIC int nanosleep(const struct timespec *time, struct timespec *left)

@@ -8,8 +8,8 @@
  * work, or when it has nothing to do and sleeps.
  *
  * The promises: due timers before anything else, in order. A descriptor waits for no more than the due timers, the ready descriptors
- * and PASS_NS of best-effort events, and somebody else's turn after each of these. Whatever the scheduler advises, a pass runs one ready
- * descriptor, and one without a due timer an event: who was
+ * and PASS_NS of best-effort events, and somebody else's turn after each of these. Whatever the scheduler advises, a pass without a due timer
+ * runs one ready descriptor, and one event, and of two passes in a row one runs a ready descriptor: who was
  * given the CPU without having been due has at least a minimum slice (100 us in the paper), and coop_slack (1 ms) beyond it.
  *
  * What it is bad at: an event that runs long delays all others of its thread, and timers that are always due starve the rest.
@@ -50,6 +50,7 @@ struct coop {
 	struct epoll_event ready[READY_AT_ONCE];
 	int ready_count;
 	bool more_ready;		/* some of them were left for after somebody else's turn */
+	bool put_off;			/* all of them were */
 	bool dispatching;		/* inside coop_dispatch() or coop_run() */
 	bool running;			/* inside coop_run(): nobody else's loop waits for the end of a pass */
 	bool stopped;
@@ -334,12 +335,17 @@ static bool has_to_yield(struct coop *coop, u64 now_ns)
 	       (coop->best_effort.count && queue_first_key(&coop->best_effort) > coop->advice.user_virtual_time);
 }
 
-/* Those that are left are ready still when the kernel is asked the next time, and come before the ones that ran: these are new to it. */
-static int run_descriptors(struct coop *coop)
+/*
+ * Those that are left are ready still when the kernel is asked the next time, and come before the ones that ran: these are new to it. Where timers
+ * were due, all are left for after somebody else's turn, which may be a due one, too; once, or timers that are always due would keep them for good.
+ * Not in somebody else's loop, which may not come back soon.
+ */
+static int run_descriptors(struct coop *coop, bool was_due)
 {
+	const bool may_wait = was_due && coop->running && !coop->put_off && coop->thread->promise != COOP_PROMISE_NONE;
 	int ran = 0;
 
-	coop->more_ready = false;
+	coop->more_ready = coop->put_off = false;
 	if (coop->descriptors.count && !coop->ready_count)
 		coop->ready_count = epoll_wait(coop->epoll_fd, coop->ready, READY_AT_ONCE, 0);
 	for (int i = 0; i < coop->ready_count && !coop->stopped; i++) {
@@ -347,9 +353,11 @@ static int run_descriptors(struct coop *coop)
 
 		if (!event)
 			continue;
-		coop->more_ready = ran && is_turn_over(coop, coop_now());
-		if (coop->more_ready)
+		coop->more_ready = (ran || may_wait) && is_turn_over(coop, coop_now());
+		if (coop->more_ready) {
+			coop->put_off = !ran;
 			break;
+		}
 		event->revents = coop->ready[i].events;
 		run_event(coop, event);
 		ran++;
@@ -392,6 +400,20 @@ static void yield(struct coop *coop)
 	take_advice(coop, &advice);
 }
 
+/*
+ * A descriptor was ready, and nobody slept: the scheduler has heard nothing of it, and holds this thread to what it said before. Where it seems not
+ * to be there it is asked once in a period, and where there is no limelight not at all: whoever has slept must not wait for others then.
+ */
+static void yield_instead(struct coop *coop)
+{
+	const struct advice none = { .yield_by_ns = COOP_NEVER, .user_virtual_time = COOP_NEVER };
+
+	if (coop->thread->promise != COOP_PROMISE_NONE || (coop->thread->slot && coop_now() >= coop->advice.yield_by_ns))
+		yield(coop);
+	else if (!coop->thread->slot)
+		take_advice(coop, &none);
+}
+
 /* coop_poll with nothing to run before `until_ns`, or before a descriptor is ready. */
 static void sleep_until(struct coop *coop, u64 until_ns)
 {
@@ -401,8 +423,10 @@ static void sleep_until(struct coop *coop, u64 until_ns)
 	thread_arm(coop->thread, until_ns == COOP_NEVER ? 0 : until_ns);
 	thread_ask(coop->thread, &wish, COOP_STATE_SLEEPS);
 	coop->ready_count = epoll_wait(coop->epoll_fd, coop->ready, READY_AT_ONCE, -1);
-	(void)thread_hear(coop->thread, &advice, HINT);
-	take_advice(coop, &advice);
+	if (thread_hear(coop->thread, &advice, HINT))
+		take_advice(coop, &advice);
+	else
+		yield_instead(coop);
 }
 
 /* Gives the CPU up where that is due. */
@@ -419,8 +443,12 @@ static int ask_scheduler(struct coop *coop, int64_t timeout_ns)
 			yield(coop);
 		return 0;
 	}
-	if (timeout_ns == 0)
+	if (timeout_ns == 0) {
+		/* Somebody else's loop may have found a descriptor ready without having slept. */
+		if (coop->descriptors.count && coop->thread->promise != COOP_PROMISE_NONE && is_turn_over(coop, now_ns))
+			yield(coop);
 		return 0;
+	}
 	if (timeout_ns > 0 && now_ns + (u64)timeout_ns < until_ns)
 		until_ns = now_ns + (u64)timeout_ns;
 	if (until_ns == COOP_NEVER && !coop->descriptors.count)
@@ -438,7 +466,7 @@ static int dispatch(struct coop *coop, int64_t timeout_ns)
 	if (error)
 		return error;
 	timers = run_timers(coop);
-	ran = timers + run_descriptors(coop);
+	ran = timers + run_descriptors(coop, timers > 0);
 	return ran + run_best_effort(coop, timers > 0);
 }
 

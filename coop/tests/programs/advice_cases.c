@@ -116,6 +116,58 @@ CASE(it_yields_between_ready_descriptors,
 	server_stop(server);
 }
 
+static int yields_at_timer, yields_at_reader;
+
+static void note_first_timer(struct coop *coop, struct coop_event *event)
+{
+	if (!calls++)
+		yields_at_timer = yields;
+	CHECK_EQ(coop_submit(coop, event), 0);
+}
+
+static void note_reader(struct coop *coop, struct coop_event *event)
+{
+	(void)event;
+	yields_at_reader = yields;
+	CHECK_EQ(coop_stop(coop), 0);
+}
+
+CASE(due_timers_put_descriptors_off_once,
+     "With every slice over before it begins, no ready descriptor runs in a turn that was given for a due timer, and one in the next, though a "
+     "timer is due there, too.")
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(1, note_first_timer, NULL), reader;
+
+	answer_with(0, 0, COOP_NEVER, COOP_STANDING_GOOD);
+	submit_ready(coop, &reader, 1, note_reader);
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	calls = yields = 0;
+	CHECK_EQ(coop_run(coop), 0);
+	CHECK_EQ(yields_at_reader, yields_at_timer + 1);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+CASE(a_sleep_that_was_none_is_a_yield,
+     "A loop with nothing to do but a descriptor that is ready does not sleep, so that the scheduler, which is told of sleeps by the kernel, hears "
+     "nothing, and holds it to its last word: it yields once before that runs.")
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event reader;
+
+	submit_ready(coop, &reader, 1, note_reader);
+	yields = 0;
+	CHECK_EQ(coop_run(coop), 0);
+	CHECK_EQ(yields_at_reader, 1);
+	CHECK_EQ(last_request.state, COOP_STATE_YIELDS);
+	CHECK_EQ(coop_promise(), COOP_PROMISE_KEPT);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
 static int yields_at[11];
 
 static void note_yields(struct coop *coop, struct coop_event *event)

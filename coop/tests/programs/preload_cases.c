@@ -423,7 +423,7 @@ CASE(who_never_has_a_timeout_has_no_slot,
 
 CASE(a_call_that_does_not_wait_yields_when_its_turn_is_over,
      "poll() with timeout 0 yields where the scheduler's last answer is over, and only there: once, with the release of its last timeout and"
-     " best-effort work; not while the slice lasts, nor when nobody has answered.")
+     " best-effort work; not while the slice lasts, nor when nobody has answered. So does one that was to wait, and did not.")
 {
 	struct server *server = begin_timed();
 	struct pollfd none = { .fd = -1 };
@@ -451,6 +451,14 @@ CASE(a_call_that_does_not_wait_yields_when_its_turn_is_over,
 			CHECK_EQ(last_request.state, COOP_STATE_YIELDS);
 			CHECK_EQ(last_request.release_ns, release_ns);
 			CHECK_EQ(last_request.user_virtual_time, 0);
+			/* Told that it is over, and then nothing: the scheduler has seen no sleep. */
+			answer_with(COOP_NEVER, 1, COOP_NEVER, COOP_STANDING_GOOD);
+			watched->answer = (struct coop_answer){ .call = watched->request.call + 1, .release_ns = COOP_NEVER,
+								.slice_end_ns = 1, .user_virtual_time = COOP_NEVER };
+			CHECK_EQ(poll(&ready, 1, 3600 * 1000), 1);
+			CHECK_EQ(yields, 1);
+			CHECK_EQ(poll(&ready, 1, 3600 * 1000), 1);
+			CHECK_EQ(yields, 2);
 		}
 	}
 	server_stop(server);
@@ -474,6 +482,8 @@ CASE(who_speaks_for_itself_is_left_alone,
 
 	wait_until_kept(server);
 	call = watched->request.call;
+	/* The scheduler's answer to the sleep, or it would have been none. */
+	watched->answer = (struct coop_answer){ .call = call + 1, .release_ns = COOP_NEVER, .slice_end_ns = COOP_NEVER, .user_virtual_time = COOP_NEVER };
 	CHECK_EQ(coop_submit(coop, &timer), 0);
 	CHECK_EQ(coop_run(coop), 0);
 	CHECK_EQ(watched->request.call, call + 1);
