@@ -8,8 +8,9 @@
  * The same for who is of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE: khugepaged, which held its mmap_lock, kept a SCHED_FIFO program of the laboratory
  * waiting for 2.8 s; a sound server's thread would be no better off.
  *
- * A cooperative thread of class OTHER lends class HUCOUT, to kernel threads only: it has said when it is due, and what it waits for is no other
- * program's. (khugepaged held the mmap_lock of a streaming server for 3.5 s beside a make, and its eight players had no frames.)
+ * A cooperative thread of class OTHER has a kernel thread go before that class: it has said when it is due, and what it waits for is no other
+ * program's. (khugepaged held the mmap_lock of a streaming server for 3.5 s beside a make, and its eight players had no frames.) No more than that:
+ * releases go before it, which as one of HUCOUT it kept waiting for 5 ms.
  *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
@@ -61,12 +62,10 @@ static bool has_class_to_lend(const struct task_ctx *tctx)
 	return is_huc_class(tctx->class) || (tctx->coop.cell && tctx->class == LL_CLASS_OTHER);
 }
 
-/* The class that @p, of @tctx, lends to who holds what it waits for: most urgent where it is above all of ours. */
+/* The class that @p, of @tctx, lends to who holds what it waits for, who is one of the first there: most urgent where it is above all of ours. */
 static u32 class_to_lend(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	if (is_above(p))
-		return LL_CLASS_HUCIN;
-	return tctx->class == LL_CLASS_OTHER ? LL_CLASS_HUCOUT : tctx->class;
+	return is_above(p) ? LL_CLASS_HUCIN : tctx->class;
 }
 
 /* Has @p, of @tctx, no budget of its own that pays for what it lends? */
@@ -109,7 +108,13 @@ static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_ho
 {
 	u32 own = of_holder->class, class = class_to_lend(waiter, of_waiter);
 
-	if (is_above(holder) || (own != LL_CLASS_KTHREAD && (own <= class || own >= LL_NR_CLASSES)))
+	if (is_above(holder) || own >= LL_NR_CLASSES || (own != LL_CLASS_KTHREAD && own < class))
+		return false;
+	/* What it has been lent takes effect at its next turn: not less than that. */
+	if (of_holder->lock_class < class)
+		return false;
+	/* Who is of that class goes before it only where that is OTHER. */
+	if (own == class && own != LL_CLASS_OTHER)
 		return false;
 	if (!lends_freely(waiter, of_waiter))
 		return true;

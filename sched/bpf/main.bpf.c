@@ -242,6 +242,8 @@ static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 	u32 class = tctx->class;
 	u64 head;
 
+	if (is_lent_place(tctx))
+		return !rescue_comes_first(cctx);
 	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
 		return false;
 	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))

@@ -20,7 +20,7 @@ static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 		return false;
 	if (running != class)
 		return running > class;
-	if (cctx->coop_until_ns)
+	if (cctx->coop_until_ns || cctx->runs_first)
 		return false;
 	return ll_vtime_before(vtime + preempt_lag_ns, running_vtime(cctx, scx_bpf_now()));
 }

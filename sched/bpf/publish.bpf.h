@@ -10,14 +10,20 @@
 static void requeue(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx)
 {
 	s32 cpu = queue_cpu(p, tctx), victim;
+	bool goes_first;
+	u32 class;
+	u64 vtime;
 
 	refresh_rating(p, tctx);
+	goes_first = is_lent_place(tctx);
+	class = goes_first ? RESCUED : tctx->class;
 	/* Who is to run for having waited too long keeps that, unless it can go before. */
 	if (waiting_class(tctx) == RESCUED && tctx->class != LL_CLASS_HUCIN && tctx->lock_class >= LL_NR_CLASSES)
 		return;
-	if (!is_huc_class(tctx->class) || waiting_class(tctx) == tctx->class)
+	if (!(goes_first || is_huc_class(class)) || waiting_class(tctx) == class)
 		return;
-	if (!move_waiting(it, p, tctx, tctx->class, queue_vtime(p, tctx, tctx->class, cpu)))
+	vtime = goes_first ? rescued_vtime(p, tctx, tctx->queued_at_ns - rescue_after_ns) : queue_vtime(p, tctx, class, cpu);
+	if (!move_waiting(it, p, tctx, class, vtime))
 		return;
 	count(LL_STAT_reclassified);
 	victim = pick_victim(p, tctx, cpu);

@@ -352,6 +352,12 @@ static bool goes_first_as_reader(const struct task_struct *p, const struct task_
 	       ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + vtime_for(p, tctx, kthread_ahead_ns, now));
 }
 
+/* Does the task of @tctx, of class OTHER, go before that, as it holds what a cooperative thread waits for (locks.bpf.h)? */
+static bool is_lent_place(const struct task_ctx *tctx)
+{
+	return tctx->lock_class == LL_CLASS_OTHER && tctx->class == LL_CLASS_OTHER;
+}
+
 /*
  * Does @p go before its class? Whoever ends does, for what it holds is wanted by others, and without a process id it could not be rescued
  * later. So does a kernel thread that has had its time before everybody (kthread_first_ns), and, for a while after each wake-up and while somebody
@@ -362,7 +368,7 @@ static bool goes_before_class(const struct task_struct *p, const struct task_ctx
 {
 	if (is_huc_class(tctx->class))
 		return false;
-	if (is_exiting(p))
+	if (is_exiting(p) || is_lent_place(tctx))
 		return true;
 	if (tctx->class != LL_CLASS_OTHER || !is_kthread(p))
 		return false;

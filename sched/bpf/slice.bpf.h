@@ -88,6 +88,7 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 	cctx->claim = 0;
 	cctx->class = tctx->class;
 	cctx->runs_hub = tctx->rating_flags & LL_RATING_HUB;
+	cctx->runs_first = is_lent_place(tctx);
 	note_virtual_time(p, tctx, cctx, now);
 	if (tctx->class == LL_CLASS_KTHREAD)
 		slice = slice_of_kthread(p, tctx, cctx, now);

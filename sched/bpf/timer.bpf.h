@@ -108,7 +108,7 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
  */
 static bool makes_way_for_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx, u64 now)
 {
-	if (!more_urgent_waits(cctx, LL_CLASS_OTHER) || now < cctx->no_huc_until_ns || tctx->lock_class < LL_NR_CLASSES)
+	if (!more_urgent_waits(cctx, LL_CLASS_OTHER) || now < cctx->no_huc_until_ns || is_huc_class(tctx->lock_class))
 		return false;
 	return !cctx->reservations || (cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER && cctx->first_release[QUEUE_STARTS] > now);
 }

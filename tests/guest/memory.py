@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""memory.py SECONDS: has khugepaged look at its memory all the time, and takes and gives back a page of that every 10 ms. Prints the longest that this took."""
+"""memory.py SECONDS [EVERY]: has khugepaged look at its memory all the time, and takes and gives back a page of that every 10 ms. Prints the longest that
+this took. Of its memory one page in EVERY is there: 64 is enough for khugepaged to copy it together, and 1 is the most work for it."""
 
 import json
 import mmap
@@ -10,8 +11,7 @@ from pathlib import Path
 
 KHUGEPAGED = Path("/sys/kernel/mm/transparent_hugepage/khugepaged")
 AREA_BYTES = 32 << 20
-#: Of each huge page one page in 64 is there: enough for khugepaged to copy it together.
-TOUCHED_BYTES = 64 * mmap.PAGESIZE
+TOUCHED_BYTES = int(sys.argv[2] if len(sys.argv) > 2 else 64) * mmap.PAGESIZE
 AGAIN_S = 2.0
 PAUSE_S = 0.01
 
