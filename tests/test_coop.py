@@ -29,6 +29,8 @@ WAIT_S = 1.0
 #: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
 UNTIL_KEPT_S = 3.0
 JAIN = 0.98
+#: Threads that one user registers: forty times what is admitted of one without privilege.
+CROWD = 10_000
 
 
 def _play(guest: Guest, kind: str, count: int, *programs: str) -> list[dict]:
@@ -306,6 +308,22 @@ def test_who_is_always_due_and_always_new_starves_nobody(guest: Guest) -> None:
     assert guest.state() == "enabled"
     assert seen["never_ran"] == 0
     assert seen["longest_s"] <= WAIT_S
+
+
+@on(elsewhere=[LIMELIGHT])
+def test_ten_thousand_threads_of_a_user_make_nobody_late(guest: Guest) -> None:
+    """A user starts ten thousand cooperative threads: of those so many are believed as one user may have, and the timers of four players of another user are
+    kept as ever."""
+    guest.start_limelight()
+    guest.background(f"prlimit --nproc={2 * CROWD} runuser -u person -- crowd {CROWD}")
+    guest.wait_for(lambda: int(guest.check("cut -d/ -f2 /proc/loadavg").split()[0]) >= CROWD, "they are all there", 120)
+    players = _play(guest, "spinning", OTHERS, *(_player(number) for number in range(4)))
+    print(players)
+    for player in players:
+        assert player["kept"] >= KEPT * player["timers"] > 0
+        assert player["worst"] <= LATE_WORST_MS
+    assert guest.is_running(int(guest.check("pgrep -o -x limelight")))
+    assert guest.state() == "enabled"
 
 
 @pytest.mark.parametrize("life_ms", [3, 10000])

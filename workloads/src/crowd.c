@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * crowd N: N threads that are registered with the scheduler and sleep until a release that is far away, until it is killed. So there are many whose
- * releases have to be kept in order, and nobody who runs. "ready" is printed once all are asleep in good standing.
+ * releases have to be kept in order, and nobody who runs. "ready" is printed once all are asleep in good standing; those of a user who has more than are
+ * admitted look for it less and less often.
  */
 #include "common.h"
 
@@ -17,27 +18,30 @@
 
 /* A page has places for 255. */
 #define THREADS_OF_PROCESS 200
-#define THREADS_MAX 4000
+#define THREADS_MAX 10000
 #define FAR_NS (1000 * NS_PER_S)
 #define STACK_BYTES 65536
-/* A thread looks whether it is in good standing so often. */
+/* A thread looks whether it is in good standing after so long, then after twice that, and so on up to so long. */
 #define LOOK_NS (100 * NS_PER_MS)
+#define LOOK_MAX_NS (10 * NS_PER_S)
 
 static _Atomic unsigned *settled; /* by all processes */
 
 static void *sleep_cooperatively(void *number)
 {
 	const uint64_t far_ns = coop_now() + FAR_NS + (uintptr_t)number * NS_PER_S;
+	uint64_t look_ns = LOOK_NS;
 
 	for (;;) {
 		/* With a last short sleep in good standing it is known; then comes the long one. */
 		const bool is_known = coop_promise() == COOP_PROMISE_KEPT;
-		struct coop_event timer = { .type = COOP_TIMER, .release = is_known ? far_ns : coop_now() + LOOK_NS };
+		struct coop_event timer = { .type = COOP_TIMER, .release = is_known ? far_ns : coop_now() + look_ns };
 
 		if (is_known)
 			atomic_fetch_add(settled, 1);
 		if (coop_poll(COOP_GROUP_SELF, &timer, NULL) && !is_known)
 			die_errno("a thread cannot be cooperative");
+		look_ns = look_ns < LOOK_MAX_NS / 2 ? 2 * look_ns : LOOK_MAX_NS;
 	}
 	return NULL;
 }
