@@ -182,9 +182,9 @@ COOP_PUBLIC int coop_dispatch(struct coop *coop, int64_t timeout_ns);
  * earliest timer and most important best-effort event, and gives up the CPU. With a best-effort event, or where the release
  * has come, it yields; without, it sleeps until the release. Neither event is run or kept.
  *
- * On return timer->release is when to call again: the earliest release among all other threads or the end of the slice,
- * whichever is first; best_effort->user_virtual_time is the least among the other threads of the group. COOP_NEVER: there is
- * none, or no scheduler (coop_promise()). Either event may be NULL, or COOP_NEVER where there is none but the answer is wanted.
+ * On return timer->release is when to call again: the earliest release among the other threads of its CPU, of its class or a
+ * more urgent one, or the end of the slice, whichever is first; best_effort->user_virtual_time is the least among the other
+ * threads of the group. COOP_NEVER: there is none, or no scheduler (coop_promise()). Either event may be NULL, or COOP_NEVER where there is none but the answer is wanted.
  * -EINVAL: an event is of another type, or there is neither; -EINTR: a signal came before the release (the answers are
  * there); -ENOMEM, -EMFILE, -ENFILE: at a thread's first call, or its first sleep.
  */
