@@ -344,11 +344,11 @@ static bool holds_up_grace_period(const struct task_struct *p, u64 enq_flags)
 /*
  * Does @p, of class OTHER, go before that as such a one? By as much CPU as a kernel thread, its nice value whatever it is (khugepaged is one), for
  * which it is charged. What only one CPU can run does not: its place among those of that CPU is kept by who waits there. Nor where nobody is at the
- * desk: hackbench would do 4 % less.
+ * desk, nor cooperative: hackbench would do 4 % less.
  */
-static bool goes_first_as_reader(const struct task_struct *p, const struct task_ctx *tctx, u64 now, u64 enq_flags)
+static bool goes_first_as_reader(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 now, u64 enq_flags)
 {
-	return tracking && tctx->class == LL_CLASS_OTHER && holds_up_grace_period(p, enq_flags) && !is_pinned(p, tctx) &&
+	return (tracking | cctx->coop_threads) && tctx->class == LL_CLASS_OTHER && holds_up_grace_period(p, enq_flags) && !is_pinned(p, tctx) &&
 	       ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + vtime_for(p, tctx, kthread_ahead_ns, now));
 }
 
@@ -401,7 +401,7 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 	u64 now = scx_bpf_now(), vtime = queue_vtime(p, tctx, tctx->class, cpu);
 	u32 class = tctx->class;
 	bool is_daemon = (tctx->rating_flags & LL_RATING_SELF) && class == LL_CLASS_OTHER;
-	bool is_reader = goes_first_as_reader(p, tctx, now, enq_flags);
+	bool is_reader = goes_first_as_reader(p, tctx, cpu_ctx_of(cpu), now, enq_flags);
 
 	if (is_daemon || is_reader || goes_before_class(p, tctx)) {
 		class = RESCUED;
