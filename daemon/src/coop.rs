@@ -34,6 +34,7 @@ use anyhow::{Context, Result, bail};
 use limelight_abi::coop::{COOP_MAX_PAGES, COOP_SOCKET_PATH};
 use limelight_sched::{Consent, CoopPages};
 use log::{info, warn};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use client::ask_for_page;
@@ -59,6 +60,10 @@ const DESCRIPTORS_PER_PAGE: u64 = 3;
 const DESCRIPTORS_PER_NEWCOMER: u64 = 2;
 const DESCRIPTORS_PER_READY: u64 = 2;
 const OTHER_DESCRIPTORS: u64 = 512;
+/// Of all that are no page's.
+const DESCRIPTORS_BESIDE_PAGES: u64 =
+    DESCRIPTORS_PER_NEWCOMER * MAX_NEWCOMERS as u64 + DESCRIPTORS_PER_READY * READY as u64 + OTHER_DESCRIPTORS;
+const MOST_DESCRIPTORS: u64 = DESCRIPTORS_PER_PAGE * MAX_PAGES as u64 + DESCRIPTORS_BESIDE_PAGES;
 
 /// Where libcoop asks.
 #[must_use]
@@ -215,21 +220,34 @@ impl Drop for Coop {
 
 /// Pages for which there are descriptors: all, but where the system allows the daemon very few.
 fn room() -> Result<u32> {
-    let others =
-        DESCRIPTORS_PER_NEWCOMER * MAX_NEWCOMERS as u64 + DESCRIPTORS_PER_READY * READY as u64 + OTHER_DESCRIPTORS;
-    let wanted = DESCRIPTORS_PER_PAGE * u64::from(MAX_PAGES) + others;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot ask how many files may be open")?;
-    let allowed = wanted.min(hard).max(soft);
+    let allowed = MOST_DESCRIPTORS.min(hard).max(soft);
     if allowed > soft {
         setrlimit(Resource::RLIMIT_NOFILE, allowed, hard).context("cannot have more files open")?;
     }
-    let pages = allowed.saturating_sub(others) / DESCRIPTORS_PER_PAGE;
+    let pages = allowed.saturating_sub(DESCRIPTORS_BESIDE_PAGES) / DESCRIPTORS_PER_PAGE;
     if pages == 0 {
         bail!(
-            "the daemon may have {hard} files open, and needs {wanted}: raise its limit (LimitNOFILE= of its unit, ulimit -n)"
+            "the daemon may have {hard} files open, and needs {MOST_DESCRIPTORS}: raise its limit (LimitNOFILE= of its unit, ulimit -n)"
         );
     }
     Ok(u32::try_from(pages).unwrap_or(MAX_PAGES).min(MAX_PAGES))
+}
+
+/// Has the kernel make the daemon's table of descriptors as large as it will be. To be called while there is one thread: where there are several the kernel
+/// waits for a grace period of RCU each time, in which none of them opens anything, and beside busy processes two programs had no page for 3 s.
+pub(crate) fn make_room_for_descriptors() {
+    let made = room().and_then(|_| {
+        let last = getrlimit(Resource::RLIMIT_NOFILE)?.0.min(MOST_DESCRIPTORS) - 1;
+        let lowest = std::fs::File::open("/dev/null")?;
+        let highest = fcntl(&lowest, FcntlArg::F_DUPFD_CLOEXEC(i32::try_from(last)?))?;
+        Ok(nix::unistd::close(highest)?)
+    });
+    if let Err(error) = made {
+        warn!(
+            "the table of descriptors grows as it is needed ({error:#}): a program may wait for its page when it does"
+        );
+    }
 }
 
 /// What is shown of users: in the order of their numbers.

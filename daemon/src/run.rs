@@ -60,6 +60,7 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("limelight run needs root: it loads a scheduler into the kernel. Try: sudo limelight run");
     }
     let signals = block_signals()?;
+    coop::make_room_for_descriptors();
     let mut control = Control::bind(Path::new(SOCKET))?;
     let result = serve(options, &signals, &mut control);
     // Both sockets are ours: leave nothing behind, however this ends.
