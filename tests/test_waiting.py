@@ -160,9 +160,15 @@ def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) 
     guest.check("hogs spinning 400 --seconds 600 >/dev/null 2>&1 &")
     guest.check("sleep 1")
     hog = f"sleep 1; timeout -s KILL {HOG_S} chrt -f 40 sh -c 'while :; do :; done'"
-    waits = _recorded_ns(guest, client, 3, beside=f"chrt -f 41 sh -c \"{hog}\"")
-    # It has waited for the hog, which takes 30 ms to start and to end; 0.2 s more, of 1,000 0.4, where it waits with class OTHER.
-    assert HOG_S <= max(waits) / 1e9 <= HOG_S + 0.06
+    longest_s = 0.0
+    # Where the kernel's server for sched_ext tasks, which has 5 % of the time, comes meanwhile, nobody waits for so long: then it is done again.
+    for _ in range(5):
+        longest_s = max(_recorded_ns(guest, client, 3, beside=f"chrt -f 41 sh -c \"{hog}\"")) / 1e9
+        # It has waited for the hog, which takes 30 ms to start and to end; 0.2 s more, of 1,000 0.4, where it waits with class OTHER.
+        assert longest_s <= HOG_S + 0.06
+        if longest_s >= HOG_S:
+            break
+    assert longest_s >= HOG_S
 
 
 @on(LIMELIGHT, replace(LIMELIGHT, **FOUR), elsewhere=[replace(LIMELIGHT, **OLDER, **FOUR)])
