@@ -184,7 +184,8 @@ COOP_PUBLIC int coop_dispatch(struct coop *coop, int64_t timeout_ns);
  *
  * On return timer->release is when to call again: the earliest release among the other threads of its CPU, of its class or a
  * more urgent one, or the end of the slice, whichever is first; best_effort->user_virtual_time is the least among the other
- * threads of the group. COOP_NEVER: there is none, or no scheduler (coop_promise()). Either event may be NULL, or COOP_NEVER where there is none but the answer is wanted.
+ * threads of the group. COOP_NEVER: there is none, or no scheduler (coop_promise()). Either event may be NULL, or COOP_NEVER
+ * where there is none but the answer is wanted.
  * -EINVAL: an event is of another type, or there is neither; -EINTR: a signal came before the release (the answers are
  * there); -ENOMEM, -EMFILE, -ENFILE: at a thread's first call, or its first sleep.
  */
@@ -192,8 +193,9 @@ COOP_PUBLIC int coop_poll(uint32_t gid, struct coop_event *timer, struct coop_ev
 
 /*
  * For a loop that sleeps by itself (poll(2), epoll_wait(2), another library's), around that sleep: before it, until when, which
- * makes it a cooperative one; COOP_NEVER: until something wakes it. After it, when to give up the CPU next: the earliest release among all
- * other threads or the end of the slice; COOP_NEVER: there is neither, or no scheduler (coop_promise()), or no sleep had begun.
+ * makes it a cooperative one; COOP_NEVER: until something wakes it. After it, when to give up the CPU next: the earliest release
+ * among the other threads of its CPU, of its class or a more urgent one, or the end of the slice;
+ * COOP_NEVER: there is neither, or no scheduler (coop_promise()), or no sleep had begun.
  * Neither waits, nor opens a descriptor of the thread's own, and both may be called in a signal handler.
  * -EBUSY: the thread speaks for itself, by a struct coop or from within coop_poll(), and is left alone; -EAGAIN, -ENOMEM: at a
  * thread's first call.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * crowd N: N threads that are registered with the scheduler and sleep until a release that is far away, until it is killed. So there are many whose
- * releases have to be kept in order, and nobody who runs. "ready" is printed once all are asleep in good standing; those of a user who has more than are
- * admitted look for it less and less often.
+ * releases have to be kept in order, and nobody who runs. "ready" is printed once all are asleep in good standing; those of a user who has more than
+ * are admitted look for it less and less often.
  */
 #include "common.h"
 
