@@ -401,20 +401,10 @@ static void yield(struct coop *coop)
 }
 
 /*
- * A descriptor was ready, and nobody slept: the scheduler has heard nothing of it, and holds this thread to what it said before. Where it seems not
- * to be there it is asked once in a period, and where there is no limelight not at all: whoever has slept must not wait for others then.
+ * coop_poll with nothing to run before `until_ns`, or before a descriptor is ready. Where one was, nobody slept: the scheduler has heard nothing of
+ * it, and holds this thread to what it said before, so that it yields. Where the scheduler seems not to be there it is asked once in a period, and
+ * where there is no limelight not at all: whoever has slept must not wait for others then.
  */
-static void yield_instead(struct coop *coop)
-{
-	const struct advice none = { .yield_by_ns = COOP_NEVER, .user_virtual_time = COOP_NEVER };
-
-	if (coop->thread->promise != COOP_PROMISE_NONE || (coop->thread->slot && coop_now() >= coop->advice.yield_by_ns))
-		yield(coop);
-	else if (!coop->thread->slot)
-		take_advice(coop, &none);
-}
-
-/* coop_poll with nothing to run before `until_ns`, or before a descriptor is ready. */
 static void sleep_until(struct coop *coop, u64 until_ns)
 {
 	const struct wish wish = wish_of(coop, until_ns);
@@ -423,10 +413,10 @@ static void sleep_until(struct coop *coop, u64 until_ns)
 	thread_arm(coop->thread, until_ns == COOP_NEVER ? 0 : until_ns);
 	thread_ask(coop->thread, &wish, COOP_STATE_SLEEPS);
 	coop->ready_count = epoll_wait(coop->epoll_fd, coop->ready, READY_AT_ONCE, -1);
-	if (thread_hear(coop->thread, &advice, HINT))
+	if (thread_hear(coop->thread, &advice, HINT) || !coop->thread->slot)
 		take_advice(coop, &advice);
-	else
-		yield_instead(coop);
+	else if (coop->thread->promise != COOP_PROMISE_NONE || coop_now() >= coop->advice.yield_by_ns)
+		yield(coop);
 }
 
 /* Gives the CPU up where that is due. */
