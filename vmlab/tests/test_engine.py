@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from vmlab import engine, results
 from vmlab.errors import KernelFault, LabError
 from vmlab.experiment import Column, Expectation, Experiment, Parameter
 from vmlab.machine import Result
+
+EJECTED = "sched_ext: x disabled (runnable task stall)"
 
 
 class Guest:
@@ -25,7 +28,7 @@ class Guest:
 
     def run(self, command, timeout_s=None, env=None):
         if "dmesg" in command:
-            return Result(0, "sched_ext: x disabled (runnable task stall)\n", "", 0.0)
+            return Result(0, f"{EJECTED}\n", "", 0.0)
         self.point = json.loads(env["LIMELIGHT_POINT"])
         self.log.append(f"measure {self.options.sched} {self.point['count']}")
         self.alive = self.point["count"] != self.dies_at
@@ -40,7 +43,7 @@ class Guest:
         return self.alive
 
     def check_faults(self):
-        return [line for line in self.faults if not (self.alive and "sched_ext" in line)]
+        return [*([] if self.alive else [EJECTED]), *self.faults]
 
 
 def good(point):
@@ -168,7 +171,7 @@ def test_stall_without_a_load_is_the_labs_failure():
 def test_ejection_during_a_measure_is_a_result():
     """A scheduler thrown out while a program waited for it is ejected, whatever the measure then ended with."""
     broken = lambda point: ((1, "", "measure: person failed"), {}) if point["count"] == 4 else good(point)  # noqa: E731
-    rows, _, _ = run(plan(), answer=broken, dies_at=4, faults=["sched_ext: x disabled (runnable task stall)"])
+    rows, _, _ = run(plan(), answer=broken, dies_at=4)
     assert "runnable task stall" in rows[1].ejected
     assert rows[2].metrics["m"] == 10
 
@@ -179,6 +182,13 @@ def test_kernel_complaint_fails_the_run():
     with pytest.raises(KernelFault):
         run(plan(), kept, faults=["BUG: something"])
     assert len(kept) == 3
+
+
+def test_kernel_complaint_beside_an_ejection_fails_the_run():
+    """An ejection explains its own lines in the kernel log, and no others."""
+    with pytest.raises(KernelFault) as told:
+        run(replace(plan(), points=[{"count": 4}]), dies_at=4, faults=["BUG: something"])
+    assert "BUG: something" in str(told.value) and EJECTED not in str(told.value)
 
 
 def test_results_replace_rows_of_the_same_point(tmp_path):
