@@ -45,6 +45,23 @@ def test_taken_off_by_the_administrator_it_says_so(guest: Guest) -> None:
     assert "administrator" in guest.log() and "the kernel's own scheduler runs the CPUs again" in guest.log()
 
 
+@on(Options(desktop=True, faults="collect"))
+def test_a_fault_of_the_scheduler_ends_it_with_a_last_word(guest: Guest) -> None:
+    """Beside ten bursty processes, made to name a queue that does not exist, it is gone within 1 s, says why, and leaves nothing changed."""
+    before = guest.knobs()
+    daemon = guest.start_limelight()
+    load = guest.background(LOAD)
+    guest.check("sleep 1; mkfifo /tmp/now")
+    guest.background(f"python3 /root/in/guest/fault.py $(pgrep -n -P {load} -x hogs) /tmp/now")
+    guest.wait_for(lambda: guest.run("grep -q ready /run/test/python3.log").status == 0, "it is ready", 20)
+    assert guest.seconds_until_disabled("echo > /tmp/now") <= BACK_S
+    guest.check(f"kill {load}")
+    guest.wait_until_gone(daemon, 5)
+    guest.wait_until_gone(load)
+    assert "non-existent DSQ" in guest.log() and "the kernel's own scheduler runs the CPUs again" in guest.log()
+    assert_unchanged(guest, before)
+
+
 def test_it_starts_again_after_kill_9(guest: Guest) -> None:
     """What a killed daemon left behind, its sockets, does not keep the next one from starting and answering."""
     guest.start_limelight()

@@ -31,6 +31,8 @@ def test_the_unit_runs_and_is_restarted(guest: Guest) -> None:
     guest.check("kill -9 $(systemctl show -P MainPID limelight)")
     guest.check("sleep 2")
     guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge again", LOAD_S)
+    # The last word about who cannot say any is systemd's.
+    assert "code=killed, status=9/KILL" in guest.check("journalctl -u limelight -o cat")
     guest.check("systemctl stop limelight")
     assert guest.state() == "disabled"
     assert guest.run("systemctl is-failed limelight").stdout.strip() == "inactive"
