@@ -31,12 +31,12 @@ def _busy_ticks(guest: Guest) -> list[int]:
 def test_cpus_may_go_and_come_back(guest: Guest) -> None:
     """A CPU taken away beside a load, and given back, restarts the scheduler in the same daemon; afterwards work goes on on all CPUs."""
     daemon = guest.start_limelight()
-    # Not both times: of several busy CPUs each has a part of the laboratory's, so that one loading takes 50 to 80 s of the guest's time.
     cpus = guest.machine.options.cpus
     load = guest.background(f"hogs bursty {2 * cpus}")
     _set_online(guest, 0)
-    _in_charge_again(guest, daemon, 1)
+    # Not for longer: of several busy CPUs each has a part of the laboratory's, so that one loading takes 50 to 80 s of the guest's time.
     guest.check(f"kill {load}")
+    _in_charge_again(guest, daemon, 1)
     _set_online(guest, 1)
     _in_charge_again(guest, daemon, 2)
     assert guest.log().count("the set of CPUs changed") == 2
