@@ -45,16 +45,17 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
     Some(command.arg(program).args(arguments).output().unwrap())
 }
 
-/// Without root the daemon says that it needs root, and why, and how.
+/// Without root the daemon says that it needs root, and why, how, and what works without.
 #[test]
 fn without_root_run_says_so() {
     if let Some(output) = as_nobody(&["run"]) {
         let text = reason(&output);
         assert!(text.contains("needs root") && text.contains("sudo limelight run"), "{text}");
+        assert!(text.contains("need no root"), "{text}");
     }
 }
 
-/// On a kernel without sched_ext the daemon says so, names the option to look for, and leaves nothing behind.
+/// On a kernel without sched_ext the daemon says so, names the option to look for, says what works meanwhile, and leaves nothing behind.
 #[test]
 fn without_sched_ext_run_says_so() {
     if Path::new("/sys/kernel/sched_ext").exists() || !is_root() {
@@ -64,6 +65,10 @@ fn without_sched_ext_run_says_so() {
     let there = Path::new("/run/limelight").exists();
     let text = reason(&limelight(&["run"]));
     assert!(text.contains("CONFIG_SCHED_CLASS_EXT=y") && text.contains("nothing was changed"), "{text}");
+    assert!(
+        text.contains("meanwhile the kernel's own scheduler runs the CPUs") && text.contains("spec check"),
+        "{text}"
+    );
     assert_eq!(Path::new("/run/limelight").exists(), there);
 }
 
@@ -107,8 +112,8 @@ fn without_a_daemon_views_say_so() {
     }
 }
 
-/// The doctor comes to an end on whatever machine this is; text, JSON and exit status agree, and each fault has a
-/// remedy.
+/// The doctor comes to an end on whatever machine this is; text, JSON and exit status agree, and of each fault it says what happens
+/// instead, and the remedy.
 #[test]
 fn the_doctor_examines_this_machine() {
     let json = limelight(&["doctor", "--json"]);
@@ -116,7 +121,7 @@ fn the_doctor_examines_this_machine() {
     let findings = value["findings"].as_array().unwrap();
     assert!(findings.len() >= 8, "{value:#}");
     for finding in findings.iter().filter(|finding| finding["verdict"] != "good") {
-        assert!(finding["fix"].is_string(), "{finding:#}");
+        assert!(finding["instead"].is_string() && finding["fix"].is_string(), "{finding:#}");
     }
     let bad = findings.iter().any(|finding| finding["verdict"] == "bad");
     assert_eq!(value["will_work"], !bad);

@@ -75,7 +75,8 @@ impl Control {
         };
         if answers {
             bail!(
-                "another limelight daemon is running (it answers at {}). Stop it first: systemctl stop limelight",
+                "another limelight daemon is running (it answers at {}). Stop it first: systemctl stop limelight; meanwhile it goes on, and \
+                 limelight status shows it",
                 path.display()
             );
         }
@@ -300,7 +301,8 @@ mod tests {
         garbage.write_all(b"{\"request\":\n").unwrap();
         let error = ask(&path, &Request::Explain { pid: 3 }).unwrap_err().to_string();
         assert_eq!(error, format!("Explain {{ pid: 3 }} by {}", nix::unistd::getuid()));
-        assert!(Control::bind(&path).is_err(), "a second daemon must be refused");
+        let refused = Control::bind(&path).err().expect("a second daemon must be refused").to_string();
+        assert!(refused.contains("limelight status") && refused.contains("systemctl stop limelight"), "{refused}");
         server.join().unwrap();
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }

@@ -57,7 +57,10 @@ pub struct Options {
 /// The scheduler cannot be loaded, another daemon runs, or the scheduler was ended for a fault.
 pub fn run(options: &Options) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
-        bail!("limelight run needs root: it loads a scheduler into the kernel. Try: sudo limelight run");
+        bail!(
+            "limelight run needs root: it loads a scheduler into the kernel. Try: sudo limelight run; meanwhile the CPUs are scheduled as before, \
+             and limelight doctor and spec check need no root"
+        );
     }
     let signals = block_signals()?;
     coop::make_room_for_descriptors();
@@ -104,7 +107,9 @@ fn serve(options: &Options, signals: &SignalFd, control: &mut Control) -> Result
     let _server = stats::serve(&shared).context("cannot serve scx_stats")?;
     loop {
         let mut object = MaybeUninit::uninit();
-        let scheduler = Scheduler::load(&options.settings, &mut object)?;
+        let scheduler = Scheduler::load(&options.settings, &mut object).context(
+            "the scheduler cannot be loaded, and the CPUs are scheduled without limelight (limelight doctor tells what is missing)",
+        )?;
         keep_in_memory();
         keep_from_khugepaged();
         let mut coop = Coop::start(coop::socket(), options.coop_pages_per_user, scheduler.coop_pages())?;

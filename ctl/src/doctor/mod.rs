@@ -9,16 +9,18 @@ use serde_json::json;
 use crate::table::printable;
 use rules::{Finding, Verdict};
 
-/// What keeps the scheduler from being loaded on this kernel, with the fix, where anything does. `None`: nothing does.
+/// What keeps the scheduler from being loaded on this kernel, with the fix and what works meanwhile, where anything does. `None`: nothing does.
 ///
 /// The kernel would refuse as well, in words that help nobody.
 pub fn hindrance() -> Option<String> {
-    let findings = rules::judge(&facts::kernel_only());
+    let facts = facts::kernel_only();
+    let findings = rules::judge(&facts);
     let bad = findings.into_iter().filter(|finding| finding.verdict == Verdict::Bad);
     let sentences: Vec<String> = bad
         .map(|finding| format!("{}: {}. {}", finding.topic, printable(&finding.found), finding.fix.unwrap_or_default()))
         .collect();
-    (!sentences.is_empty()).then(|| sentences.join("; "))
+    let meanwhile = printable(&rules::meanwhile(&facts));
+    (!sentences.is_empty()).then(|| format!("{}; meanwhile {meanwhile}", sentences.join("; ")))
 }
 
 /// Look, judge, and say it, as text or as JSON. The second value: will limelight work here?

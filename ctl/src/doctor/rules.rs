@@ -44,8 +44,43 @@ fn less(topic: &'static str, found: impl Into<String>, instead: &str, fix: &str)
     Finding { topic, verdict: Verdict::Less, found: found.into(), instead, fix }
 }
 
-fn bad(topic: &'static str, found: impl Into<String>, fix: &str) -> Finding {
-    Finding { topic, verdict: Verdict::Bad, found: found.into(), instead: None, fix: Some(fix.to_owned()) }
+/// Of what is bad all that happens instead is said each time: of two that are, neither may promise what the other one takes away.
+fn bad(facts: &Facts, topic: &'static str, found: impl Into<String>, fix: &str) -> Finding {
+    let (instead, fix) = (Some(meanwhile(facts)), Some(fix.to_owned()));
+    Finding { topic, verdict: Verdict::Bad, found: found.into(), instead, fix }
+}
+
+/// What cooperative programs are without the daemon.
+const UNPROMISED: &str = "programs that use libcoop run without its promise";
+
+/// What works while limelight cannot be started.
+pub fn meanwhile(facts: &Facts) -> String {
+    if facts.loaded.as_deref().is_some_and(is_limelight) {
+        return format!("{}, and cannot be started again", who_runs(facts));
+    }
+    // It has a BPF program of its own (record/), which needs no sched_ext and no configuration, but the kernel's types and its trace points.
+    let can_watch = is_supported(&facts.kernel)
+        && (facts.types == TypesFact::There && facts.malformed.is_empty())
+        && (facts.function_tracer && facts.missing_trace_points.is_empty());
+    let works = match can_watch {
+        true => "limelight spec check works, and so does spec suggest, but its figures are not tried",
+        false => "of limelight only spec check works",
+    };
+    format!("{}; {UNPROMISED}; {works}", who_runs(facts))
+}
+
+fn who_runs(facts: &Facts) -> String {
+    match facts.loaded.as_deref() {
+        None => "the kernel's own scheduler runs the CPUs".to_owned(),
+        Some(name) if is_limelight(name) => {
+            format!("the limelight that is loaded ({name}) runs the CPUs until it ends")
+        }
+        Some(name) => format!("{name} runs the CPUs"),
+    }
+}
+
+fn is_limelight(scheduler: &str) -> bool {
+    scheduler.starts_with("limelight")
 }
 
 /// Judge everything.
@@ -69,13 +104,16 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+fn is_supported(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= KERNEL_FLOOR
+}
+
 fn kernel(facts: &Facts) -> Finding {
-    let mut numbers = facts.kernel.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version < KERNEL_FLOOR {
-        return bad("kernel", format!("{} is older than 6.12", facts.kernel), "boot Linux 6.12 or later");
+    match is_supported(&facts.kernel) {
+        true => good("kernel", facts.kernel.clone()),
+        false => bad(facts, "kernel", format!("{} is older than 6.12", facts.kernel), "boot Linux 6.12 or later"),
     }
-    good("kernel", facts.kernel.clone())
 }
 
 /// Debian's own 6.12 has it off. Its 7.2.12+deb13 of trixie-backports has it, with a broken description of types.
@@ -85,15 +123,16 @@ const NO_SCHED_EXT_FIX: &str = "boot a kernel built with CONFIG_SCHED_CLASS_EXT=
 fn sched_ext(facts: &Facts) -> Finding {
     match facts.sched_ext {
         true => good("sched_ext", "there"),
-        false => bad("sched_ext", "this kernel has none (no /sys/kernel/sched_ext)", NO_SCHED_EXT_FIX),
+        false => bad(facts, "sched_ext", "this kernel has none (no /sys/kernel/sched_ext)", NO_SCHED_EXT_FIX),
     }
 }
 
 fn loaded(facts: &Facts) -> Finding {
     match facts.loaded.as_deref() {
         None => good("loaded scheduler", "none but the kernel's own"),
-        Some(name) if name.starts_with("limelight") => good("loaded scheduler", format!("limelight ({name})")),
+        Some(name) if is_limelight(name) => good("loaded scheduler", format!("limelight ({name})")),
         Some(name) => bad(
+            facts,
             "loaded scheduler",
             format!("{name}; only one can be loaded"),
             "stop it: systemctl stop scx scx_loader, or end the program that loaded it",
@@ -104,9 +143,14 @@ fn loaded(facts: &Facts) -> Finding {
 fn types(facts: &Facts) -> Finding {
     let fix = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y; if it is, look at the permissions of the file";
     match &facts.types {
-        TypesFact::None => return bad("kernel types (BTF)", "none at /sys/kernel/btf/vmlinux", fix),
+        TypesFact::None => return bad(facts, "kernel types (BTF)", "none at /sys/kernel/btf/vmlinux", fix),
         TypesFact::Broken(reason) => {
-            return bad("kernel types (BTF)", format!("/sys/kernel/btf/vmlinux cannot be read as such: {reason}"), fix);
+            return bad(
+                facts,
+                "kernel types (BTF)",
+                format!("/sys/kernel/btf/vmlinux cannot be read as such: {reason}"),
+                fix,
+            );
         }
         TypesFact::There => {}
     }
@@ -114,6 +158,7 @@ fn types(facts: &Facts) -> Finding {
         return good("kernel types (BTF)", "there");
     }
     bad(
+        facts,
         "kernel types (BTF)",
         format!("broken for {}: the kernel was built with pahole before 1.26", facts.malformed.join(", ")),
         "boot a kernel built with pahole 1.26 or later (on Debian 13 the 6.18 of trixie-backports is)",
@@ -124,6 +169,7 @@ fn kconfig(facts: &Facts) -> Finding {
     match facts.kconfig {
         true => good("kernel configuration", "there"),
         false => bad(
+            facts,
             "kernel configuration",
             format!(
                 "cannot be read at /boot/config-{} nor at /proc/config.gz; BPF programs are built for it as they are loaded",
@@ -137,7 +183,7 @@ fn kconfig(facts: &Facts) -> Finding {
 fn function_tracer(facts: &Facts) -> Finding {
     match facts.function_tracer {
         true => good("function tracer", "there"),
-        false => bad("function tracer", "none", "boot a kernel built with CONFIG_FUNCTION_TRACER=y"),
+        false => bad(facts, "function tracer", "none", "boot a kernel built with CONFIG_FUNCTION_TRACER=y"),
     }
 }
 
@@ -145,6 +191,7 @@ fn trace_points(facts: &Facts) -> Finding {
     match facts.missing_trace_points.as_slice() {
         [] => good("trace points", "there"),
         missing => bad(
+            facts,
             "trace points",
             format!("missing: {}", missing.join(", ")),
             "boot a kernel built with CONFIG_TRACEPOINTS=y and CONFIG_DEBUG_INFO_BTF=y",
@@ -179,38 +226,30 @@ fn root(facts: &Facts) -> Finding {
 fn daemon(facts: &Facts) -> Finding {
     match &facts.daemon {
         Some(version) => good("daemon", format!("runs, version {version}")),
-        None => less(
-            "daemon",
-            "does not run",
-            if facts.loaded.is_some() {
-                "another scheduler runs the CPUs"
-            } else {
-                "the kernel's own scheduler runs the CPUs"
-            },
-            "sudo systemctl start limelight, or sudo limelight run",
-        ),
+        None => {
+            less("daemon", "does not run", &who_runs(facts), "sudo systemctl start limelight, or sudo limelight run")
+        }
     }
 }
 
 fn pages(facts: &Facts) -> Finding {
     const TOPIC: &str = "cooperative programs";
-    const WITHOUT: &str = "programs that use libcoop run without its promise";
     match &facts.pages {
         PageFact::Handed => good(TOPIC, "the daemon hands out pages"),
         PageFact::Possible => good(TOPIC, "the kernel makes their pages"),
         PageFact::Refused(reason) => less(
             TOPIC,
             format!("the daemon hands out no page: {reason}"),
-            WITHOUT,
+            UNPROMISED,
             "see limelight status for how many there are, and raise --coop-pages-per-user where they are too many",
         ),
         PageFact::Impossible(reason) => less(
             TOPIC,
             format!("there can be no page: {reason}"),
-            WITHOUT,
+            UNPROMISED,
             "give the daemon CAP_BPF and CAP_SYS_ADMIN, and boot a kernel built with CONFIG_BPF_SYSCALL=y",
         ),
-        PageFact::NotTried => less(TOPIC, "not tried without root's rights", WITHOUT, "sudo limelight doctor"),
+        PageFact::NotTried => less(TOPIC, "not tried without root's rights", UNPROMISED, "sudo limelight doctor"),
     }
 }
 
@@ -289,7 +328,7 @@ mod tests {
         assert!(judge(&all_is_well()).iter().all(|finding| finding.verdict == Verdict::Good));
     }
 
-    /// Each thing without which it cannot work is bad, alone, and has a fix.
+    /// Each thing without which it cannot work is bad, alone, says what works meanwhile, and has a fix.
     #[test]
     fn what_is_needed_is_bad_when_missing() {
         let cases: [Case; 9] = [
@@ -308,7 +347,7 @@ mod tests {
             spoil(&mut facts);
             let bad: Vec<_> = judge(&facts).into_iter().filter(|finding| finding.verdict == Verdict::Bad).collect();
             assert_eq!(bad.iter().map(|finding| finding.topic).collect::<Vec<_>>(), [topic]);
-            assert!(bad[0].fix.is_some());
+            assert!(bad[0].instead.is_some() && bad[0].fix.is_some(), "{topic}");
         }
     }
 
@@ -348,7 +387,23 @@ mod tests {
             judge(&facts).into_iter().find(|finding| finding.topic == "daemon").unwrap().instead.unwrap()
         };
         assert!(instead(None).starts_with("the kernel's own"));
-        assert!(instead(Some("scx_lavd_1.1.4")).starts_with("another"));
+        assert!(instead(Some("scx_lavd_1.1.4")).starts_with("scx_lavd_1.1.4 runs"));
+        assert!(instead(Some("limelight_0")).starts_with("the limelight that is loaded"));
+    }
+
+    /// What works meanwhile is said as it is on this machine: nothing is promised that another thing that is missing takes away.
+    #[test]
+    fn what_works_meanwhile_is_true_of_all_that_is_missing() {
+        let without = Facts { sched_ext: false, ..all_is_well() };
+        let instead = |facts: &Facts| sched_ext(facts).instead.unwrap();
+        assert!(instead(&without).contains("spec suggest"), "{}", instead(&without));
+        let blind = Facts { types: TypesFact::None, ..without.clone() };
+        assert!(!instead(&blind).contains("spec suggest") && instead(&blind).contains("only spec check"));
+        let other = Facts { loaded: Some("scx_lavd_1.1.4".to_owned()), ..all_is_well() };
+        assert!(meanwhile(&other).starts_with("scx_lavd_1.1.4 runs the CPUs; "));
+        // It goes on, and its promises with it.
+        let ours = Facts { loaded: Some("limelight_0".to_owned()), kconfig: false, ..all_is_well() };
+        assert!(!meanwhile(&ours).contains("libcoop") && meanwhile(&ours).contains("until it ends"));
     }
 
     /// Who has a stock Debian 13 is not told that its kernel will do: its 6.12 has no sched_ext.
