@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Results files: what is published in the repository, and what is measured on one's own machine in its place."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -59,6 +60,24 @@ def test_the_code_of_a_commit_does_not_depend_on_its_name():
     code = subprocess.run([CODE, newest], capture_output=True, text=True, check=True).stdout.strip()
     assert subprocess.run([CODE, "HEAD"], capture_output=True, text=True, check=True).stdout.strip() == code
     assert git("rev-parse", "--short", newest) in subprocess.run([CODE, "--find", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_code_of_no_commit_is_looked_up_where_its_rows_are(tmp_path):
+    """Some was measured at a state that was never committed as it was: `--find` names the commits that its rows came with. What stands nowhere is refused."""
+    script, rows = tmp_path / "scripts" / "code", tmp_path / "experiments" / "film" / "measured.json"
+    for path in (script, rows, tmp_path / "abi" / "header.h"):
+        path.parent.mkdir(parents=True)
+    shutil.copy(CODE, script)
+    (tmp_path / "abi" / "header.h").write_text("")
+    rows.write_text('{"code":"0123abc"}')
+    in_it = ["git", "-C", tmp_path, "-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "film: a row"]):
+        subprocess.run([*in_it, *words], check=True)
+    found, refused = (subprocess.run([script, "--find", code], capture_output=True, text=True, check=False) for code in ("0123abc", "fffffff"))
+    assert (found.returncode, found.stdout.count("\n")) == (0, 1), found
+    assert "film: a row" in found.stdout and "no commit has 0123abc" in found.stderr
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "fffffff" in refused.stderr and "fix: " in refused.stderr
 
 
 def test_the_code_of_what_is_no_commit_is_refused():
