@@ -14,7 +14,7 @@ const POLICY_HEADING: &str = "Settings of the ratings (HuC, section 4)";
 /// Which paper's rules are in force.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum PolicyName {
-    /// HuC's strict hierarchy of classes.
+    /// HuC's strict hierarchy of classes, but for 1 % that everything else keeps.
     Huc,
     /// Redline's reservations, and nobody is rated.
     Redline,
@@ -36,7 +36,7 @@ pub struct RunArgs {
         value_parser = millis(&bounds::HUC_SLICE_NS), allow_negative_numbers = true)]
     slice_ms: f64,
     /// Share of each CPU that everything else keeps whatever those who serve the person take, in per cent, 0 to 50.
-    /// More of it costs them that much on a loaded machine.
+    /// More of it costs them that much on a loaded machine. With 0, and always with --policy huc, it keeps 1.
     #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().share_pct,
         value_parser = number(bounds::SHARE_PCT, "per cent"), allow_negative_numbers = true)]
     share_pct: u32,

@@ -7,6 +7,8 @@
  * idle now and then, class OTHER is always paid in advance and never disturbs them; only where they take everything
  * does it get its share, in minimum slices.
  *
+ * Under --policy huc, where HuC has no share (section 5.1), it is 1 % (STRICT_SHARE_PM in sched/src/config.rs).
+ *
  * share_pm earns a little more than what is promised (6 % for 5 %), because up to share_cap_ns may be owed at the end of any second.
  *
  * What limelight itself takes, in class OTHER too, is not for others: with four CPUs it was a fifth of the share. A part of it is paid all the

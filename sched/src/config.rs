@@ -6,7 +6,7 @@
 /// Which paper's rules are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// HuC's strict hierarchy of classes (tech report, section 5.1).
+    /// HuC's strict hierarchy of classes (tech report, section 5.1), but for 1 % of what HuC processes take.
     Huc,
     /// Redline's reservations (section 6), and nobody is rated.
     Redline,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub policy: Policy,
     /// Full slice of a HuC process. Longer saves switches between several HuC processes and makes them wait longer for each other.
     pub huc_slice_ns: u64,
-    /// Guaranteed share of class OTHER, in per cent of each CPU that HuC processes take, 0 to 50.
+    /// Guaranteed share of class OTHER, in per cent of each CPU that HuC processes take, 0 to 50. 0 leaves 1 %, as [`Policy::Huc`] does.
     pub share_pct: u32,
     /// The minimum slice: how long HuC processes wait at most when the guaranteed share is due.
     pub slice_min_ns: u64,
@@ -69,8 +69,8 @@ impl Default for Settings {
     }
 }
 
-/// Under strict classes, or with a share of 0, nothing is guaranteed; this much lets the daemon work, and keeps the kernel's
-/// watchdog from ejecting the scheduler.
+/// What is left to class OTHER under strict classes, or with a share of 0, in thousandths of what HuC classes run. The paper leaves it nothing (section 5.1); this
+/// much lets the daemon work, and keeps the kernel's watchdog from ejecting the scheduler.
 const STRICT_SHARE_PM: u32 = 10;
 
 /// What each setting may be. Times are in nanoseconds.
@@ -200,6 +200,14 @@ mod tests {
             let message = wrong.check().unwrap_err();
             assert!(message.contains(words), "{message}");
         }
+    }
+
+    /// Strict classes, and a share of 0, leave class OTHER 1 %, whatever is asked for.
+    #[test]
+    fn nothing_is_a_per_cent() {
+        let strict = Settings { policy: Policy::Huc, share_pct: 50, ..Settings::default() };
+        assert_eq!(strict.share_pm(), 10);
+        assert_eq!(Settings { share_pct: 0, ..Settings::default() }.share_pm(), 10);
     }
 
     /// Each policy has its paper's rules alone, and unified all of them.
