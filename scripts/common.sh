@@ -29,17 +29,46 @@ as_root() {
 	fi
 }
 
-# The cargo of rustup is not on the PATH of a shell that has never read its profile.
+# Makes the first cargo that is new enough the one that is found. Rustup's directory counts as the last of the PATH: a shell that has never read
+# its profile lacks it, and cargo itself would look for cargo-fmt there before it looks beside cargo.
+choose_cargo() {
+	local bin=${CARGO_HOME:-$HOME/.cargo}/bin paths cargo path
+	[[ :$PATH: = *":$bin:"* ]] || PATH=$PATH:$bin
+	paths=("$PATH")
+	while read -r cargo; do paths+=("${cargo%/*}:$PATH"); done < <(type -ap cargo)
+	[ ${#paths[@]} -gt 1 ] || return 1
+	for path in "${paths[@]}"; do
+		if is_rust_enough "$(rust_version "$path")"; then
+			PATH=$path
+			return
+		fi
+	done
+	return 1
+}
+
+# Fails where there is no cargo, or none that is new enough: it is scripts/setup that installs one.
 find_cargo() {
-	local home=${CARGO_HOME:-$HOME/.cargo}
-	command -v cargo >/dev/null || [ ! -x "$home/bin/cargo" ] || PATH=$home/bin:$PATH
-	command -v cargo >/dev/null ||
-		fail "there is no Rust" "cargo is neither on the PATH nor in $home/bin" \
-			"install Rust $(rust_floor) or later with rustup (Debian 13: apt-get install rustup && rustup default stable), and run the same command again"
-	local have
-	have=$(rustc --version | cut -d ' ' -f 2)
-	[ "$(printf '%s\n' "$(rust_floor)" "$have" | sort -V | head -n 1)" = "$(rust_floor)" ] ||
-		fail "Rust $have is too old" "Cargo.toml asks for $(rust_floor)" "rustup update stable"
+	local have what="there is no Rust" why
+	choose_cargo && return
+	have=$(rust_version "$PATH")
+	if ! command -v cargo >/dev/null; then
+		why="cargo is neither on the PATH nor in ${CARGO_HOME:-$HOME/.cargo}/bin"
+	elif [ -z "$have" ]; then
+		why="there is a cargo, but rustc --version fails"
+	else
+		what="Rust $have is too old"
+		why="Cargo.toml asks for $(rust_floor)"
+	fi
+	fail "$what" "$why" "scripts/setup (Debian 12 or 13), or rustup default stable && rustup update stable; then run the same command again"
+}
+
+# What a rustc of this PATH calls itself; nothing where there is none, or a rustup without a toolchain.
+rust_version() {
+	env PATH="$1" rustc --version 2>/dev/null | cut -d ' ' -f 2
+}
+
+is_rust_enough() {
+	[ -n "$1" ] && printf '%s\n' "$(rust_floor)" "$1" | sort -VC
 }
 
 rust_floor() {

@@ -39,7 +39,7 @@ def _build(name: str, home: Path) -> None:
     clang = next((found for found in ("clang-19", "clang-18", "clang") if shutil.which(found)), None)
     if clang is None or not shutil.which("cargo"):
         missing = "clang" if clang is None else "cargo"
-        fix = "install it (apt-get install clang-19 libelf-dev zlib1g-dev pkg-config; Rust from rustup)"
+        fix = "install it (apt-get install clang-19 libelf-dev zlib1g-dev pkg-config; Rust: scripts/setup)"
         raise LabError(f"cannot build {name}", f"there is no {missing}", fix)
     home.parent.mkdir(parents=True, exist_ok=True)
     with (home.parent / f"{name}.lock").open("w") as handle:
