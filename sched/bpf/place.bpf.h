@@ -40,15 +40,18 @@ static bool try_victim(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	       claim_cpu(cctx, tctx->class);
 }
 
-/* May @p take @cpu from a task of a less urgent class? */
+/* May @p take @cpu, which is free to switch, from a task of a less urgent class? */
 static bool takes_from_below(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
-	return cpu_ctx_of(cpu)->class > tctx->class && try_victim(p, tctx, cpu);
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	return cctx->class > tctx->class && !cctx->goes_through_queues && try_victim(p, tctx, cpu);
 }
 
 /*
  * A CPU that runs something less urgent than @p, which is not of class OTHER, or -1. Where @p ran before comes first (its cache), then this
- * CPU (its waker's data), then one that runs class OTHER, then any.
+ * CPU (its waker's data), then one that runs class OTHER, then any. Not one whose timer goes through the queues: pick_victim() takes that where
+ * there is no other.
  */
 static s32 pick_below(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu, s32 this_cpu)
 {
@@ -60,9 +63,9 @@ static s32 pick_below(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu
 	if (this_cpu != prev_cpu && takes_from_below(p, tctx, this_cpu))
 		return this_cpu;
 	bpf_for(cpu, 0, nr_cpus) {
-		if (cpu_ctx_of(cpu)->class == LL_CLASS_OTHER && try_victim(p, tctx, cpu))
+		if (cpu_ctx_of(cpu)->class == LL_CLASS_OTHER && takes_from_below(p, tctx, cpu))
 			return cpu;
-		if (cpu_ctx_of(cpu)->class == LL_CLASS_HUCOUT)
+		if (cpu_ctx_of(cpu)->class == LL_CLASS_HUCOUT && !cpu_ctx_of(cpu)->goes_through_queues)
 			fallback = cpu;
 	}
 	return fallback >= 0 && takes_from_below(p, tctx, fallback) ? fallback : -1;

@@ -138,6 +138,7 @@ struct cpu_ctx {
 	u8 runs_hub;		/* the running task is a hub: a display server, mostly */
 	u8 runs_worker;		/* the running task is a kernel thread that works for others */
 	u8 runs_first;		/* it goes before its class, for a lock that it holds */
+	u8 goes_through_queues;	/* its timer looks for who has waited too long: whoever is put here waits for that */
 	u8 kthread_waits;	/* a kernel thread waits for a HuC task, or one that has its share, that it has made way for */
 	u64 huc_first_until_ns;	/* until when HuC tasks go before the workers that have made way for one */
 	u64 huc_waits_at_ns;	/* since when a HuC task waits for kernel threads that work for others; 0 while none does */

@@ -424,14 +424,13 @@ static u64 rescue_from_all(u64 now, u32 *room)
 }
 
 /*
- * Who runs here for its reservation is charged for what an interrupt takes: a walk through 2,000 that wait is more than what a C of 1 ms may have
- * to spare. What it leaves to others comes soon; not at this moment, at the latest after 8 ms.
+ * Who runs on @cctx, this CPU, for its reservation is charged for what an interrupt takes: a walk through 2,000 that wait is more than what a C of
+ * 1 ms may have to spare. What it leaves to others comes soon; so does the switch to who was sent here to preempt. Not at this moment, at the
+ * latest after 8 ms.
  */
-static bool looks_later(void)
+static bool looks_later(const struct cpu_ctx *cctx)
 {
-	const struct cpu_ctx *cctx = cpu_ctx_of(bpf_get_smp_processor_id());
-
-	if (cctx->runs_deadline_ns && put_off < MAX_PUT_OFF) {
+	if ((cctx->runs_deadline_ns || cctx->claim) && put_off < MAX_PUT_OFF) {
 		put_off++;
 		return true;
 	}
@@ -449,13 +448,16 @@ static s32 look_in(struct bpf_timer *timer, u64 delay_ns, u64 now)
 static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 {
 	u64 now = now_in_timer(look_at_ns), longest;
+	struct cpu_ctx *cctx = cpu_ctx_of(bpf_get_smp_processor_id());
 	u32 room = MAX_RESCUES_AT_ONCE;
 
-	if (looks_later()) {
+	if (looks_later(cctx)) {
 		look_in(timer, PUT_OFF_NS, now);
 		return 0;
 	}
+	cctx->goes_through_queues = 1;
 	longest = rescue_from_all(now, &room);
+	cctx->goes_through_queues = 0;
 	share_now_pm = longest > overdue_after_ns && share_pm < SHARE_OVERDUE_PM ? SHARE_OVERDUE_PM : share_pm;
 	/* Two looks after it was rescued it should have run. */
 	rescue_first = longest > rescue_after_ns + 2 * rescue_period_ns;
