@@ -88,6 +88,15 @@ def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
         _assert_timely(player)
 
 
+def test_weights_divide_the_cpu_among_cooperative_threads(guest: Guest) -> None:
+    """Of four players each of another nice value every one has the CPU by its weight, as the kernel's scheduler would have it, and all their timers."""
+    weights = {0: 1024, 3: 526, 5: 335, 8: 172}
+    players = _play(guest, "spinning", OTHERS, *(f"nice:{nice},{_player(number)}" for number, nice in enumerate(weights)))
+    assert jain([player["cpu_ns"] / weight for player, weight in zip(players, weights.values())]) >= JAIN
+    for player in players:
+        _assert_timely(player)
+
+
 #: Two users, neither of them root, and where one passes a token on to the other.
 OWNER, GUEST = "user:person", "user:nobody"
 TOKEN = "/run/test/token"

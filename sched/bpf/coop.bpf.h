@@ -11,8 +11,8 @@
  *  1. A due release goes before everybody of its class and of less urgent ones, the most urgent class first, in a class the earliest first.
  *  2. Before a more urgent class goes only one of class OTHER, and only where the guaranteed share is due (share.bpf.h), as a part of that. Before
  *     those of class OTHER who have waited too long, and were rescued, it goes for a few of the rescue timer's periods, and no longer.
- *  3. Whoever runs for a release is charged as always, and does not move its class's clock while others wait. Once it is more than
- *     coop_ahead_ns ahead of that, its releases are not kept: nobody gains CPU in the long run by being prompt.
+ *  3. Whoever runs for a release is charged as always, and does not move its class's clock while others wait. Once it is ahead of that by more
+ *     than its slice and coop_ahead_ns take of its virtual time, its releases are not kept: nobody gains CPU in the long run by being prompt.
  *  4. Who runs in good standing is not preempted by its own class before the end of the slice that it was told, and coop_slack_ns; who runs
  *     on even then is preempted and demoted, and is on probation. A more urgent class preempts it as always, and waits for no slack; that demotes
  *     nobody.
@@ -165,6 +165,7 @@ static void leave_coop(struct task_ctx *tctx)
 	dismiss_user(tctx->coop.uid);
 	leave_home(tctx);
 	tctx->coop.cell = 0;
+	tctx->coop.rate_pm = 0;
 }
 
 /* The cell of page @number whose thread calls itself @tid; 0 where there is none. */
@@ -210,12 +211,47 @@ static void run_beyond(struct task_ctx *tctx, u64 ran_ns)
 		coop->offences++;
 }
 
+/*
+ * Virtual time of a thread that weighs even less passes faster, but counts as this where it is asked how far ahead it is. So the product of the
+ * two limits fits into 64 bits.
+ */
+enum { RATE_MAX_PM = 1000000 };
+#define LEAD_MAX_NS (1ULL << 43)
+
+/*
+ * The virtual time of @tctx, cooperative, passes at @rate_pm from now on, by its weight and its cgroup's. By how much CPU it is ahead of its class
+ * stays what it is: or it would get ahead as a heavy one, and be judged as a light one, or the other way round.
+ */
+static void change_rate(struct task_ctx *tctx, u64 rate_pm)
+{
+	u64 lead = tctx->vtime - class_vtime[class_index(tctx->class)];
+
+	rate_pm = rate_pm < 1000 ? 1000 : rate_pm < RATE_MAX_PM ? rate_pm : RATE_MAX_PM;
+	/* Of one that is behind the lead, which has no sign, is greater than any. */
+	if (tctx->coop.rate_pm && lead < LEAD_MAX_NS)
+		tctx->vtime += lead * rate_pm / tctx->coop.rate_pm - lead;
+	tctx->coop.rate_pm = rate_pm;
+}
+
 /* @tctx, cooperative, has run for @ran_ns. */
 static void run_since_call(struct task_ctx *tctx, u64 ran_ns)
 {
 	tctx->coop.ran_ns += ran_ns;
 	if (tctx->coop.standing & COOP_DEMOTED_OVERRAN)
 		run_beyond(tctx, ran_ns);
+}
+
+/* @p has run for @ran_ns: its virtual time passes. */
+static __always_inline void pass_vtime(const struct task_struct *p, struct task_ctx *tctx, u64 ran_ns, u64 now)
+{
+	u64 vtime = vtime_for(p, tctx, ran_ns, now);
+
+	if (tctx->coop.cell) {
+		if (ran_ns)
+			change_rate(tctx, vtime * 1000 / ran_ns);
+		run_since_call(tctx, ran_ns);
+	}
+	tctx->vtime += vtime;
 }
 
 /* @tctx calls: in time, if it was not preempted so long ago that it was an offence. */
@@ -272,6 +308,7 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 		.offences = tctx->coop.offences, .probation = tctx->coop.probation, .in_time = tctx->coop.in_time,
 	};
 	set_home(tctx, choose_home(p, scx_bpf_task_cpu(p)));
+	change_rate(tctx, vtime_for(p, tctx, 1000, scx_bpf_now()));
 	/* As far ahead as it may be: or threads that are always due, and always new, would be before all others for good. */
 	first = ahead_from(tctx, cpu_ctx_of(scx_bpf_task_cpu(p)));
 	if (ll_vtime_before(tctx->vtime, first))

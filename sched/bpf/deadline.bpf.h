@@ -19,7 +19,7 @@
  *     than its home.
  *
  * What runs on a reservation is charged in its class, and does not move that's clock. It does not get further ahead of that than a slice
- * (after_turn()): beside 2,000 others it would not come back into its class for a minute.
+ * takes (after_turn()): beside 2,000 others it would not come back into its class for a minute.
  */
 #ifndef LIMELIGHT_DEADLINE_H
 #define LIMELIGHT_DEADLINE_H

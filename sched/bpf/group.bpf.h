@@ -175,6 +175,7 @@ static void change_group(struct task_ctx *tctx, u32 number, u32 gid)
 /* @one and @other, both of @cpu and @class, change places in the order of virtual time. */
 static void swap_vtimes(struct task_ctx *one, struct task_ctx *other, s32 cpu, u32 class)
 {
+	u32 rate_pm = one->coop.rate_pm;
 	u64 vtime;
 
 	if (nr_cpus > 1) {
@@ -184,6 +185,9 @@ static void swap_vtimes(struct task_ctx *one, struct task_ctx *other, s32 cpu, u
 	vtime = one->vtime;
 	one->vtime = other->vtime;
 	other->vtime = vtime;
+	/* How far ahead that is goes by the rate that it was charged at. */
+	one->coop.rate_pm = other->coop.rate_pm;
+	other->coop.rate_pm = rate_pm;
 }
 
 /* Do the cgroups of @one and @other make the same of a weight now? Two users' are never the same one. */
@@ -217,7 +221,7 @@ static bool is_out_of_touch(const struct task_ctx *tctx)
  */
 static bool is_place_for_others(const struct task_ctx *tctx, s32 cpu)
 {
-	return !ll_vtime_before(after_turn(tctx, cpu_ctx_of(cpu)) + coop_ahead_ns / 2, tctx->vtime);
+	return !ll_vtime_before(after_turn(tctx, cpu_ctx_of(cpu)) + rated_ns(tctx, coop_ahead_ns / 2), tctx->vtime);
 }
 
 /* Have the most important of @first's group run here in its place, if that is another one. */

@@ -80,9 +80,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	tctx->charged_at_ns = now;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
-	if (tctx->coop.cell)
-		run_since_call(tctx, ran_ns);
-	tctx->vtime += vtime_for(p, tctx, ran_ns, now);
+	pass_vtime(p, tctx, ran_ns, now);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	if (tctx->reserve.number)

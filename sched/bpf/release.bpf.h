@@ -83,10 +83,24 @@ __weak bool change_queue(u32 cpu, u32 number, u32 item, u64 release_ns)
 	return done;
 }
 
+/* The virtual time that @tctx takes for @ns of the CPU, where it is cooperative and weighs less than most. */
+static u64 rated_ns(const struct task_ctx *tctx, u64 ns)
+{
+	return tctx->coop.rate_pm ? ns * tctx->coop.rate_pm / 1000 : ns;
+}
+
+/* The virtual time of its slice: that of a HuC task is the shorter the less it weighs, so that it is the same for all. */
+static u64 turn_ns(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	if (!is_huc_class(tctx->class))
+		return rated_ns(tctx, cctx->other_slice_ns);
+	return tctx->coop.cell ? rated_ns(tctx, ll_rated_slice(huc_slice_ns, tctx->slice_pm, slice_min_ns)) : huc_slice_ns;
+}
+
 /* The virtual time of @tctx where it has just had its turn in its class, which is fair: a slice ahead of who has it now. */
 static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	return class_vtime[class_index(tctx->class)] + (is_huc_class(tctx->class) ? huc_slice_ns : cctx->other_slice_ns);
+	return class_vtime[class_index(tctx->class)] + turn_ns(tctx, cctx);
 }
 
 /*
@@ -95,7 +109,7 @@ static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
  */
 static u64 ahead_from(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	return after_turn(tctx, cctx) + coop_ahead_ns + tctx->coop.brought_ns;
+	return after_turn(tctx, cctx) + rated_ns(tctx, coop_ahead_ns) + tctx->coop.brought_ns;
 }
 
 static bool is_ahead(const struct task_ctx *tctx, const struct cpu_ctx *cctx)

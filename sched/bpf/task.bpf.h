@@ -40,6 +40,7 @@ struct coop_ctx {
 	u32 queue_cpu;		/* and that queue's CPU */
 	s32 home;		/* the CPU that it stays on */
 	u32 brought_ns;		/* by how much its last move put it ahead */
+	u32 rate_pm;		/* how fast its virtual time passes, in thousandths, 1000 at least; 0: it is not cooperative, or has not run */
 	u32 gid;		/* its group's name; 0: it has none */
 	u32 group;		/* and that group's number; 0: none */
 	u32 waits_in_group;	/* it is in the group's queue */

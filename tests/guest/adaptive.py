@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs cooperative programs beside a load: adaptive.py KIND COUNT PROGRAM... where each PROGRAM is one `adaptive`'s options in one word,
-separated by commas; before them who runs it, in which cgroup and on which CPU, where that matters: user:person,cgroup:NAME,cpu:2. Prints what each
-of them saw, and the CPU time of the load in the meantime."""
+separated by commas; before them who runs it, in which cgroup, on which CPU and how nice, where that matters: user:person,cgroup:NAME,cpu:2,nice:5.
+Prints what each of them saw."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def figures(text: str) -> dict:
 
 
 def start(begin: str, words: list[str]) -> subprocess.Popen:
-    """One program, as the user, in the cgroup and on the CPU that its words begin with."""
+    """One program, as what its words begin with say."""
     given = {name: value for name, _, value in (word.partition(":") for word in words if not word.startswith("--"))}
     cgroup = Path("/sys/fs/cgroup", given.get("cgroup", ""))
 
@@ -37,6 +37,7 @@ def start(begin: str, words: list[str]) -> subprocess.Popen:
         cgroup.mkdir(exist_ok=True)
     options = [word for word in words if word.startswith("--")]
     before = ["taskset", "-c", given["cpu"]] if "cpu" in given else []
+    before += ["nice", "-n", given["nice"]] if "nice" in given else []
     before += ["runuser", "-u", given["user"], "--"] if "user" in given else []
     return subprocess.Popen([*before, "adaptive", begin, *options], stdout=subprocess.PIPE, text=True, preexec_fn=enter)
 
