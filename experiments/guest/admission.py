@@ -7,7 +7,6 @@ not asked: beside a load that leaves nothing to who was not, each has to do what
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -26,10 +25,8 @@ STAND_INS = (("init", 2, 50), ("kjournald", 10, 100), ("kdeinit", 2, 30), ("kdes
 #: Of these, who is there before the desktop; and how long after each other all begin, as in a session.
 BEFORE_THE_DESKTOP = 4
 APART_S = 0.3
-#: A person begins programs some time after the desktop has come up; and goes on with all of them for as long as it takes until each has been
-#: admitted, but no longer than this: one is given back in each window of four seconds.
+#: A person begins programs some time after the desktop has come up.
 DESKTOP_S = 6.0
-SETTLED_S = 40.0
 #: Of what they ask for they use so much: specifications are conservative (section 6.1).
 USED = 0.5
 #: Who of these is at nice -20 in the paper's control, with the player and the editor.
@@ -62,24 +59,6 @@ def _begin_anew() -> None:
     desk.desktop_at_rest()
 
 
-def _refused(asked: Sequence[specs.Spec]) -> int:
-    """How many of the set's processes hold no reservation, though they asked for one: by what the daemon says; no other figure depends on that."""
-    if not specs.is_promised():
-        return 0
-    paths = {spec.line().split(":")[0] for spec in asked}
-    done = subprocess.run(["limelight", "spec", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
-    return sum(held["target"] in paths and held["state"] != "admitted" for held in json.loads(done.stdout)["reservations"])
-
-
-def _settle(asked: Sequence[specs.Spec]) -> float:
-    """Lets the programs run until each has been admitted, and warm up; how long that took, in s."""
-    began = time.monotonic()
-    time.sleep(apps.WARM_UP_S)
-    while _refused(asked) and time.monotonic() - began < SETTLED_S:
-        time.sleep(APART_S)
-    return time.monotonic() - began
-
-
 def measure(load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
     """The whole set beside `count` busy processes per CPU: frames, keys, and the periods of the stand-ins. It begins as a session does, the display
     server first and one program after the other, and what it is beside comes when it is there."""
@@ -101,10 +80,10 @@ def measure(load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]
         running += reservations.begin(tasks[BEFORE_THE_DESKTOP:], seconds, seed, "--told", apart_s=APART_S)
         specs.favour(film, editor)
         film.read_in()
-        admitted_s = _settle(asked)
+        admitted_s = specs.settle(asked, apps.WARM_UP_S)
         stage.take(desk.start_load(load, count, seed))
         apps.rewind()
-        refused = _refused(asked)
+        refused = specs.refused(asked)
         reservations.tell(running)
         hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds), wait=False)
         time.sleep(redline.FIND_S)

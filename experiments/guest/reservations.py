@@ -83,7 +83,7 @@ class Task:
 
     def command(self, seconds: int, seed: int) -> list[str]:
         """How it is started."""
-        yardstick = ["--deadline"] if desk.scheduler() == "deadline" else []
+        yardstick = ["--deadline", str(self.spec.c_ms * 1000)] if desk.scheduler() == "deadline" else []
         return [self.spec.program, str(self.c_us), str(self.t_us), str(seconds), "--seed", str(seed + self.number), *yardstick]
 
 
@@ -158,7 +158,8 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
 
 
 def measure_reservations(load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
-    """Periodic tasks beside `count` busy processes in all: in how many of their periods they had what they wanted, in time."""
+    """Periodic tasks beside `count` busy processes in all: in how many of their periods they had what they wanted, in time. They count from when all
+    are admitted."""
     tasks = tasks_here()
     specs.write(specs_of(tasks))
     group = redline.start_all(load, count, seed)
@@ -166,9 +167,14 @@ def measure_reservations(load: str, count: int, seconds: int, seed: int) -> tupl
         if group and load == "make":
             desk.wait_until(lambda: desk.processes("cc1"), "the make load's first compiler")
         time.sleep(desk.SETTLE_S)
-        running = begin(tasks, seconds, seed)
+        # Those who begin at once are admitted by what they may use: one that fits nowhere then is when others have used less for a while.
+        running = begin(tasks, seconds, seed, "--told")
+        admitted_s = specs.settle(specs_of(tasks), desk.SETTLE_S)
+        refused = specs.refused(specs_of(tasks))
+        tell(running)
         metrics, used_pct = end(tasks, running, seconds)
     finally:
         if group:
             redline.end_at_once(group)
+    metrics |= {"admitted_s": admitted_s, "refused": float(refused)}
     return metrics, {"response_pct": {"unit": "% of the period", "source": "release to done, two clocks of the program", "values": used_pct}}

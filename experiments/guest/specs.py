@@ -7,10 +7,12 @@ has the daemon read them, and only then starts the programs: a specification is 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,9 @@ FILE = Path("/etc/limelight/spec.d/measure.tab")
 #: Copies of one program, each with a specification of its own: one is known by its file, not by its name.
 COPIES = Path("/run/measure-programs")
 BEST_NICE = -20
+#: Until all have been admitted it takes no longer than this: one is given back in each window of four seconds. And so often that is looked at.
+SETTLED_S = 40.0
+LOOK_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,24 @@ def write(specs: Iterable[Spec]) -> None:
     done = subprocess.run(["limelight", "spec", "reload"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise desk.MeasureError(f"limelight does not read the specifications: {done.stderr.strip()}")
+
+
+def refused(asked: Sequence[Spec]) -> int:
+    """How many processes hold no reservation, though they asked for one of these: by what the daemon says; no other figure depends on that."""
+    if not is_promised():
+        return 0
+    paths = {spec.line().split(":")[0] for spec in asked}
+    done = subprocess.run(["limelight", "spec", "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    return sum(held["target"] in paths and held["state"] != "admitted" for held in json.loads(done.stdout)["reservations"])
+
+
+def settle(asked: Sequence[Spec], at_least_s: float) -> float:
+    """Lets programs run until each has been admitted; how long that took, in s."""
+    began = time.monotonic()
+    time.sleep(at_least_s)
+    while refused(asked) and time.monotonic() - began < SETTLED_S:
+        time.sleep(LOOK_S)
+    return time.monotonic() - began
 
 
 def favour(*groups: desk.Group) -> None:

@@ -9,7 +9,7 @@
  *
  * With --told it begins at once, too, but counts from SIGUSR1 on: for S seconds then. So it can be there for as long as others take to begin.
  *
- * With --deadline it is of SCHED_DEADLINE, with C and a tenth per T reserved: the yardstick.
+ * With --deadline it is of SCHED_DEADLINE, with so much per T reserved: the yardstick.
  */
 #define _GNU_SOURCE
 #include "common.h"
@@ -22,8 +22,8 @@
 #include <sys/prctl.h>
 
 struct options {
-	uint64_t c_ns, t_ns, seconds, seed;
-	bool deadline, told;
+	uint64_t c_ns, t_ns, seconds, seed, reserved_ns;
+	bool told;
 };
 
 static volatile sig_atomic_t counts;
@@ -36,7 +36,7 @@ static void count_from_now(int number)
 
 static void usage(void)
 {
-	die_usage("usage: periodic C_US T_US SECONDS [--told] [--deadline] [--seed N]\n"
+	die_usage("usage: periodic C_US T_US SECONDS [--told] [--deadline US] [--seed N]\n"
 		  "  uses C_US of CPU in every T_US, for SECONDS; the first release after a part of T_US that the seed chooses (default 1)");
 }
 
@@ -50,8 +50,8 @@ static struct options parse(int argc, char **argv)
 	options.c_ns = parse_number("C_US", argv[1], 1, options.t_ns / NS_PER_US) * NS_PER_US;
 	options.seconds = parse_number("SECONDS", argv[3], 1, 100000);
 	for (int i = 4; i < argc; i++) {
-		if (!strcmp(argv[i], "--deadline"))
-			options.deadline = true;
+		if (!strcmp(argv[i], "--deadline") && i + 1 < argc)
+			options.reserved_ns = parse_number("--deadline", argv[++i], 1, options.t_ns / NS_PER_US) * NS_PER_US;
 		else if (!strcmp(argv[i], "--told"))
 			options.told = true;
 		else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
@@ -81,8 +81,8 @@ int main(int argc, char **argv)
 
 	/* Ordinary sleeps may otherwise end 50 us late. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	if (options.deadline)
-		become_of_deadline(options.c_ns + options.c_ns / 10, options.t_ns);
+	if (options.reserved_ns)
+		become_of_deadline(options.reserved_ns, options.t_ns);
 	random_seed(&random, options.seed);
 	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
 	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
