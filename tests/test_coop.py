@@ -211,6 +211,31 @@ def test_who_yields_late_is_late_alone(guest: Guest) -> None:
         assert player["worst"] <= LATE_WORST_MS + 1.0
 
 
+def test_who_sleeps_elsewhere_loses_what_it_slept_through(guest: Guest) -> None:
+    """One of eight players sleeps up to 10 ms at one timer in ten without having said so: it is demoted each time, until its next call, which is in time
+    again for nearly all of its timers; and no other is late for it."""
+    others = [_player(number) for number in range(PLAYERS - 1)]
+    *players, culprit = _play(guest, "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=100", "--late-us=10000", "--sleeps"))
+    naps = culprit["timers"] / 10
+    assert guest.status()["counters"]["coop_slept"] >= naps / 2
+    assert culprit["kept"] >= 0.8 * culprit["timers"] > 0
+    for player in players:
+        _assert_timely(player)
+
+
+def test_no_other_user_reaches_a_page(guest: Guest) -> None:
+    """Who is neither its owner nor root opens no descriptor, mapping or memory of a player's, and none of the kernel's objects: root does, by the same
+    ways."""
+    guest.start_limelight()
+    player = guest.background("adaptive --seconds=30", user="person")
+    guest.wait_for(lambda: guest.run(f"grep -q bpf-map /proc/{player}/maps").status == 0, "it has its page")
+    # Where anybody may read it.
+    guest.check("cp /root/in/guest/peek.py /tmp")
+    assert not any(guest.script("peek", player).values())
+    refused = json.loads(guest.check(f"cd /tmp; runuser -u nobody -- python3 /tmp/peek.py {player}"))
+    assert all(refused.values()), refused
+
+
 def test_who_yielded_late_is_punished_for_no_more_than_that(guest: Guest) -> None:
     """One of eight players takes up to 3 ms more at one timer in fifty; its events take 0.4 ms, which is within the slack, and more than the part of it that
     is left on probation. So it is late where it was demoted, and for one release after that, and keeps the others; and no other is late for it."""

@@ -422,13 +422,15 @@ static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 relea
 }
 
 /*
- * Has @tctx still to yield, for which it was preempted? Told of another slice, it might do so at the end of that only. Who is ahead of its class has
- * no slack, and is preempted in the middle of an event: told of one slice after the other it would not call, nor be believed again, for as long as it
- * has something to do.
+ * Has @tctx still to yield, for which it was preempted, or has it slept elsewhere? Told of another slice, it might do so at the end of that only.
+ * And who is demoted has no slack, and is preempted in the middle of an event: told of one slice after the other it would not call, nor be believed
+ * again, for as long as it has something to do. So it is with who is ahead of its class, too.
  */
 static bool owes_call(const struct task_ctx *tctx)
 {
-	return (tctx->coop.standing & COOP_DEMOTED_OVERRAN) || (tctx->coop.standing & COOP_DEMOTED_AHEAD && tctx->coop.ran_ns > 0);
+	if (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT))
+		return true;
+	return (tctx->coop.standing & COOP_DEMOTED_AHEAD) && tctx->coop.ran_ns > 0;
 }
 
 /*

@@ -26,11 +26,12 @@
 #define LEAVE_NS (NS_PER_S / 10)
 
 static const char usage[] =
-	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--timer-us T] [--event-us E] [--group G] [--late-pm M --late-us L] [--seed N]\n"
-	"                [--frame-us F] [--vary-pct V] [--ahead A] [--plain] [--deadline-pm D] [--share PATH] [--join PATH]\n"
+	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--timer-us T] [--event-us E] [--group G]\n"
+	"                [--late-pm M --late-us L [--sleeps]] [--seed N] [--frame-us F] [--vary-pct V] [--ahead A]\n"
+	"                [--plain] [--deadline-pm D] [--share PATH] [--join PATH]\n"
 	"  from the time B (CLOCK_MONOTONIC; now) for S s;\n"
 	"  a timer every P us that takes T us; best-effort events of E us each, 0: none; of group G, 0: alone;\n"
-	"  M of a thousand timers take up to L us more;\n"
+	"  M of a thousand timers take up to L us more, or sleep so long without having said so;\n"
 	"  frames of F us (0: of one event), in scenes whose frames take up to V % more or less; at most A decoded before their timer, 0: any number;\n"
 	"  without cooperative polling; then of SCHED_DEADLINE with D thousandths of the CPU in each of its periods, 0: as it was started;\n"
 	"  a token for group G written to a file, for others; or G being the group that such a token is for";
@@ -38,7 +39,7 @@ static const char usage[] =
 static struct {
 	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm;
 	const char *share, *join;
-	bool is_plain;
+	bool is_plain, sleeps;
 } option = { .seconds = 3, .period_us = 10000, .timer_us = 200, .event_us = 100, .seed = 1 };
 
 static struct {
@@ -75,14 +76,16 @@ static void count_timer(uint64_t release_ns, uint64_t now)
 /* The timer's work: a frame is shown, if one is there. */
 static void be_due(uint64_t now)
 {
-	uint64_t work_us = option.timer_us;
+	uint64_t more_us = 0;
 
 	count_timer(program.timer.release, now);
 	if (film_show(&program.film) && counts(now))
 		program.shown++;
 	if (option.late_pm && random_between(&program.random, 1, 1000) <= option.late_pm)
-		work_us += random_between(&program.random, 0, option.late_us);
-	burn_cpu_ns(work_us * NS_PER_US);
+		more_us = random_between(&program.random, 0, option.late_us);
+	burn_cpu_ns((option.timer_us + (option.sleeps ? 0 : more_us)) * NS_PER_US);
+	if (option.sleeps && more_us)
+		sleep_until_ns(now_ns() + more_us * NS_PER_US);
 	program.timer.release += option.period_us * NS_PER_US;
 	program.is_over = now > program.end_ns;
 }
@@ -132,7 +135,7 @@ static const struct option names[] = {
 	{ "late-pm", required_argument, NULL, 'm' }, { "late-us", required_argument, NULL, 'l' }, { "seed", required_argument, NULL, 'n' },
 	{ "frame-us", required_argument, NULL, 'f' }, { "vary-pct", required_argument, NULL, 'v' }, { "ahead", required_argument, NULL, 'a' },
 	{ "share", required_argument, NULL, 'w' }, { "join", required_argument, NULL, 'j' },
-	{ "plain", no_argument, NULL, 'q' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
+	{ "plain", no_argument, NULL, 'q' }, { "sleeps", no_argument, NULL, 'z' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
 };
 
 static void read_options(int argc, char **argv)
@@ -156,6 +159,7 @@ static void read_options(int argc, char **argv)
 		case 'w': option.share = optarg; break;
 		case 'j': option.join = optarg; break;
 		case 'q': option.is_plain = true; break;
+		case 'z': option.sleeps = true; break;
 		case 'd': option.deadline_pm = parse_number("--deadline-pm", optarg, 0, 1000); break;
 		default: die_usage("%s", usage);
 		}
