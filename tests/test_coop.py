@@ -72,14 +72,10 @@ def test_a_release_is_kept_by_the_papers_policy_alone(guest: Guest) -> None:
 def test_a_release_is_kept_where_others_move_between_cpus(guest: Guest) -> None:
     """Sixteen players on four CPUs beside eight compilers, which CPUs take from each other: every timer within 1 ms of its time. A CPU that another
     one has taken a task from has a clock that stands still (now_in_timer() in sched/bpf): slices ended 4 ms late. Events are of 25 us: CPUs have a
-    quarter of the time each here, and an event of 0.1 ms is not interrupted for 0.4. One timer in one boot of nineteen was 1.04 ms late, not traced: they
-    play twice at most."""
-    worst_ms: list[float] = []
-    while len(worst_ms) < 2 and min(worst_ms, default=LATE_WORST_MS + 1) > LATE_WORST_MS:
-        players = _play(guest, "make", 8, *(_player(number, "--event-us=25") for number in range(16)))
-        assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
-        worst_ms.append(max(player["worst"] for player in players))
-    assert min(worst_ms) <= LATE_WORST_MS, worst_ms
+    quarter of the time each here, and an event of 0.1 ms is not interrupted for 0.4."""
+    for player in _play(guest, "make", 8, *(_player(number, "--event-us=25") for number in range(16))):
+        assert player["kept"] >= KEPT * player["timers"] > 0
+        assert player["worst"] <= LATE_WORST_MS
 
 
 def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
