@@ -50,6 +50,17 @@ def commands():
     return sorted(found)
 
 
+def nice_and_class(entry):
+    """How a task of /proc is scheduled, by a name of its own: nothing of one that ends meanwhile, nor of the kernel's workers, which come and go."""
+    try:
+        name = (entry / "comm").read_text().strip()
+        priority = (entry / "stat").read_text().rsplit(")", 1)[1].split()[15:17]
+        policy = os.sched_getscheduler(int(entry.name))
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    return {} if name.startswith("kworker") else {f"nice and class of {entry.name} ({name})": f"{priority} {policy}"}
+
+
 # The kernel itself turns this event on for good when a program that may print is loaded; it shows nothing unless somebody reads it.
 OF_THE_KERNEL = "/sys/kernel/tracing/events/bpf_trace/enable"
 
@@ -61,10 +72,8 @@ knobs = {
 }
 knobs |= {f"bpf {kind}": str(bpf(kind)) for kind in ("prog", "map", "link")}
 for entry in Path("/proc").iterdir():
-    name = read(entry / "comm")
-    if entry.name.isdigit() and int(entry.name) not in (os.getpid(), os.getppid()) and not name.startswith("kworker"):
-        priority = read(entry / "stat").rsplit(")", 1)[1].split()[15:17]
-        knobs[f"nice and class of {entry.name} ({name})"] = f"{priority} {os.sched_getscheduler(int(entry.name))}"
+    if entry.name.isdigit() and int(entry.name) not in (os.getpid(), os.getppid()):
+        knobs |= nice_and_class(entry)
 knobs["programs"] = "\n".join(commands())
 for folder in ("/run", "/dev/shm", "/sys/fs/bpf"):
     knobs[folder] = " ".join(sorted(str(path) for path in Path(folder).rglob("*") if not path.is_dir() and "/run/test" not in str(path)))
