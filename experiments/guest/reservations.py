@@ -6,6 +6,7 @@ Whether a task had its C in T is told by the task's own two clocks (`periodic`),
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -102,13 +103,19 @@ def specs_of(tasks: Sequence[Task]) -> list[specs.Spec]:
     return list({task.spec.program: task.spec for task in tasks}.values())
 
 
+def prepare(task: Task) -> None:
+    """In the new process, before it is a program: it waits with being told until it can be, and is nice where that is all there is."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    if task.is_favoured and not specs.is_promised() and desk.scheduler() != "deadline":
+        specs.be_nice()
+
+
 def begin(tasks: Sequence[Task], seconds: int, seed: int, *words: str, apart_s: float = 0) -> list[subprocess.Popen]:
     """Starts the tasks, one after the other: each is admitted, or not, by itself. With `--told` they count from tell() on."""
-    is_nice = not specs.is_promised() and desk.scheduler() != "deadline"
     running = []
     for task in tasks:
-        nice = specs.be_nice if is_nice and task.is_favoured else None
-        running.append(subprocess.Popen([*task.command(seconds, seed), *words], stdout=subprocess.PIPE, text=True, preexec_fn=nice))
+        command = [*task.command(seconds, seed), *words]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=functools.partial(prepare, task)))
         time.sleep(apart_s)
     return running
 
@@ -140,7 +147,10 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
     for task, program in zip(tasks, running):
         try:
             said = json.loads(program.communicate(timeout=max(0.1, until - time.monotonic()))[0])
-        except (subprocess.TimeoutExpired, json.JSONDecodeError):
+        except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+            if program.poll() not in (None, 0):
+                why = f"{task.spec.program} ended with status {program.returncode}: its message is above, or the kernel's log has it"
+                raise desk.MeasureError(why) from error
             program.kill()
             program.wait()
             said = None

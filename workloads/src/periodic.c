@@ -72,6 +72,17 @@ static bool is_told(struct samples *done)
 	return true;
 }
 
+/* Who starts it blocks the signal until it is taken here: it may be sent before. */
+static void wait_to_be_told(void)
+{
+	sigset_t told;
+
+	sigemptyset(&told);
+	sigaddset(&told, SIGUSR1);
+	if (signal(SIGUSR1, count_from_now) == SIG_ERR || sigprocmask(SIG_UNBLOCK, &told, NULL))
+		die_errno("cannot take a signal");
+}
+
 int main(int argc, char **argv)
 {
 	const struct options options = parse(argc, argv);
@@ -87,8 +98,8 @@ int main(int argc, char **argv)
 	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
 	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
 
-	if (options.told && signal(SIGUSR1, count_from_now) == SIG_ERR)
-		die_errno("cannot take a signal");
+	if (options.told)
+		wait_to_be_told();
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
 		burn_cpu_ns(options.c_ns);
