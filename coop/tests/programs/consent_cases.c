@@ -120,14 +120,34 @@ CASE(silence_has_an_end, "A daemon that does not answer costs a second, not less
 	server_stop(server);
 }
 
-static void *ask_in_vain(void *took_ns)
-{
-	struct coop_token token;
-	const u64 begin_ns = coop_now();
+/* When a thread began to ask, and how long it was until it was told that nobody answers. */
+struct asked_in_vain {
+	u64 begin_ns, took_ns;
+};
 
+static void *ask_in_vain(void *seen)
+{
+	struct asked_in_vain *asked = seen;
+	struct coop_token token;
+
+	asked->begin_ns = coop_now();
 	CHECK_EQ(coop_share_group(7, &token), -ETIMEDOUT);
-	*(u64 *)took_ns = coop_now() - begin_ns;
+	asked->took_ns = coop_now() - asked->begin_ns;
 	return NULL;
+}
+
+/* How many began more than 1 ms after the first: they have time left for a question of their own when that one's is over. */
+static int began_later(const struct asked_in_vain *asked, size_t count)
+{
+	u64 first_ns = asked[0].begin_ns;
+	int later = 0;
+
+	for (size_t i = 1; i < count; i++)
+		if (asked[i].begin_ns < first_ns)
+			first_ns = asked[i].begin_ns;
+	for (size_t i = 0; i < count; i++)
+		later += asked[i].begin_ns > first_ns + MS;
+	return later;
 }
 
 CASE(silence_has_the_same_end_for_all,
@@ -136,16 +156,18 @@ CASE(silence_has_the_same_end_for_all,
 {
 	struct server *server = server_start(&(struct server_faults){ .is_mute = true });
 	pthread_t threads[5];
-	u64 took_ns[ARRAY_SIZE(threads)];
+	struct asked_in_vain asked[ARRAY_SIZE(threads)];
 
 	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
-		CHECK_EQ(pthread_create(&threads[i], NULL, ask_in_vain, &took_ns[i]), 0);
+		CHECK_EQ(pthread_create(&threads[i], NULL, ask_in_vain, &asked[i]), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
-		CHECK(took_ns[i] >= 1000 * MS && took_ns[i] < 3000 * MS);
+		CHECK(asked[i].took_ns >= 1000 * MS && asked[i].took_ns < 3000 * MS);
 	}
-	/* The first one's, and that of who had its turn in the last millisecond. */
-	CHECK(server_asked_of_groups(server) >= 1 && server_asked_of_groups(server) <= 2);
+	/* The first one's, and that of who had its turn in the last millisecond; on a busy machine some of them begin later. */
+	const int later = began_later(asked, ARRAY_SIZE(asked));
+
+	CHECK(server_asked_of_groups(server) >= 1 && server_asked_of_groups(server) <= (later > 1 ? 1 + later : 2));
 	server_stop(server);
 }
 
