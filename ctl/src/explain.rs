@@ -55,7 +55,7 @@ fn ruled(view: &Value) -> Option<String> {
         }
         (_, Some(true)) => {
             "KTHREAD: a kernel thread that works for others runs before everybody, but where a process that serves the person waits it has \
-             0.1 ms first, and then waits for that, 0.8 ms at most"
+             0.1 ms first, and then waits for that, 0.8 ms and a minimum slice at most"
         }
         _ => {
             "KTHREAD: a kernel thread runs before everybody for 0.1 ms of each wake-up, and then as the first of class OTHER"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a reservation costs, and whether it is kept: Redline's Figure 4 and what its section 6 promises (OSDI 2008).
 
-Whether a task had its C in T is told by the task's own two clocks (`periodic`), and by nothing that the scheduler says of itself.
+Whether a task had its C in T is told by the task's own two clocks (`periodic`), and by nothing that the scheduler says of itself; on several CPUs
+the kernel's records of its switches tell beside it in how many of the others it had been on a CPU for so long.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -85,7 +85,8 @@ class Task:
     def command(self, seconds: int, seed: int) -> list[str]:
         """How it is started."""
         yardstick = ["--deadline", str(self.spec.c_ms * 1000)] if desk.scheduler() == "deadline" else []
-        promised = ["--promised", str(self.spec.c_ms * 1000)]
+        # One CPU never stands still.
+        promised = ["--promised", str(self.spec.c_ms * 1000)] if (os.cpu_count() or 1) > 1 else []
         return [self.spec.program, str(self.c_us), str(self.t_us), str(seconds), "--seed", str(seed + self.number), *promised, *yardstick]
 
 
@@ -104,20 +105,17 @@ def specs_of(tasks: Sequence[Task]) -> list[specs.Spec]:
     return list({task.spec.program: task.spec for task in tasks}.values())
 
 
-def prepare(task: Task) -> None:
-    """In the new process, before it is a program: it waits with being told until it can be, and is nice where that is all there is."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if task.is_favoured and not specs.is_promised() and desk.scheduler() != "deadline":
-        specs.be_nice()
-
-
 def begin(tasks: Sequence[Task], seconds: int, seed: int, *words: str, apart_s: float = 0) -> list[subprocess.Popen]:
     """Starts the tasks, one after the other: each is admitted, or not, by itself. With `--told` they count from tell() on."""
+    is_nice = not specs.is_promised() and desk.scheduler() != "deadline"
+    # Inherited: who is told before it asks to be waits with that.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     running = []
     for task in tasks:
-        command = [*task.command(seconds, seed), *words]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=functools.partial(prepare, task)))
+        nice = specs.be_nice if is_nice and task.is_favoured else None
+        running.append(subprocess.Popen([*task.command(seconds, seed), *words], stdout=subprocess.PIPE, text=True, preexec_fn=nice))
         time.sleep(apart_s)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return running
 
 
@@ -128,8 +126,8 @@ def tell(running: Sequence[subprocess.Popen]) -> None:
 
 
 def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:
-    """Periods in which a task had what it wanted, or all that it is promised, of those there were; `said` is None of one that never came to its end.
-    It can want more: what it sees of its CPU time is late where a CPU of several stands still."""
+    """Periods in which a task had what it wanted, of those there were, and `had`: those in which it was late, though on a CPU for all that it is
+    promised. It sees that late where a CPU of several stands still. `said` is None of one that never came to its end."""
     due = seconds * 1_000_000 // task.t_us
     if said is None:
         return {"periods": due, "honoured": 0, "had": 0, "worst_late_ms": 1000.0 * seconds}
@@ -137,7 +135,7 @@ def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:
     periods = len(done) + said["passed_over"]
     return {
         "periods": periods,
-        "honoured": sum(when <= said["t_ns"] for when in done) + said["had"],
+        "honoured": sum(when <= said["t_ns"] for when in done),
         "had": said["had"],
         "worst_late_ms": max((max(0, when - said["t_ns"]) for when in done), default=0) / 1e6,
     }
@@ -152,6 +150,8 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
             said = json.loads(program.communicate(timeout=max(0.1, until - time.monotonic()))[0])
         except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
             if program.poll() not in (None, 0):
+                for other in running:
+                    other.kill()
                 why = f"{task.spec.program} ended with status {program.returncode}: its message is above, or the kernel's log has it"
                 raise desk.MeasureError(why) from error
             program.kill()
@@ -164,7 +164,7 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
     return {
         "periods": float(periods),
         "missed": float(periods - honoured),
-        "wanted_more": float(sum(one["had"] for one in found)),
+        "late_after_c": float(sum(one["had"] for one in found)),
         "honoured_pct": 100 * honoured / max(1, periods),
         "honoured_least_pct": min(100 * one["honoured"] / max(1, one["periods"]) for one in found),
         "worst_late_ms": max(one["worst_late_ms"] for one in found),

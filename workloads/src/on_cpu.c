@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Some 2,500 switches: those of one period, and of many that are passed over. */
+/* 2,048 times on a CPU: those of one period, and of many that are passed over. */
 #define DATA_PAGES 16
 
 /* The only record asked for, with what `sample_type` appends to it. */
@@ -28,7 +28,7 @@ void on_cpu_record(void)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_DUMMY, .sample_type = PERF_SAMPLE_TIME,
-		.context_switch = 1, .sample_id_all = 1, .use_clockid = 1, .clockid = CLOCK_MONOTONIC, .exclude_hv = 1,
+		.context_switch = 1, .sample_id_all = 1, .use_clockid = 1, .clockid = CLOCK_MONOTONIC, .exclude_kernel = 1, .exclude_hv = 1,
 	};
 	const long page = sysconf(_SC_PAGESIZE);
 	const int event = syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -69,8 +69,11 @@ static void read_at(uint64_t at, void *into, size_t size)
 
 uint64_t on_cpu_ran_ns(struct on_cpu *periods)
 {
-	const uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE);
-	uint64_t at = ring->data_tail, now;
+	/* Before the records: what happens in between is counted by the next look, or the thread would seem to have run while it was preempted. */
+	const uint64_t now = now_ns(), head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE);
+	uint64_t at = ring->data_tail;
+	/* That some were lost is written when there is room again. */
+	const bool is_full = head - at > ring->data_size - 2 * sizeof(struct switch_record);
 	struct switch_record record;
 
 	while (at < head) {
@@ -88,10 +91,10 @@ uint64_t on_cpu_ran_ns(struct on_cpu *periods)
 		}
 	}
 	__atomic_store_n(&ring->data_tail, at, __ATOMIC_RELEASE);
-	now = now_ns();
-	if (since_ns)
+	if (since_ns && since_ns < now && !is_full)
 		add(periods, since_ns, now);
-	since_ns = now;
+	if (since_ns < now)
+		since_ns = now;
 	return periods->ran_ns[0];
 }
 

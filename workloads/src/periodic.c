@@ -4,8 +4,8 @@
  * be done by the next release. It prints how long after each release it was done, how many releases it had to pass over because it was not
  * done with an earlier one, and the CPU time it used.
  *
- * With --promised it also prints in how many of the periods in which it was done too late it had had so much per T, and so had used more than it
- * wanted: between two looks at its clock a CPU of the laboratory's, one of several, can stand still for more than a millisecond of the others' time.
+ * With --promised it also prints in how many of the periods that it began on time, and was done with too late, it had been on a CPU for so much:
+ * between two looks at its clock a CPU of the laboratory's, one of several, can stand still for more than a millisecond of the others' time.
  *
  * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks, and by the kernel's
  * records of its switches. It is bad at being late: what it passes over it does not make up for, so a task that is starved reports few periods and
@@ -102,19 +102,20 @@ int main(int argc, char **argv)
 	struct seen seen = { 0 };
 	struct on_cpu periods;
 	struct random_state random;
+	bool begins_on_time = true;
 
 	/* Ordinary sleeps may otherwise end 50 us late. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	if (options.reserved_ns)
 		become_of_deadline(options.reserved_ns, options.t_ns);
 	random_seed(&random, options.seed);
+	if (options.promised_ns)
+		on_cpu_record();
 	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
 	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
 
 	if (options.told)
 		wait_to_be_told();
-	if (options.promised_ns)
-		on_cpu_record();
 	on_cpu_begin(&periods, release_ns, options.t_ns);
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
@@ -122,11 +123,12 @@ int main(int argc, char **argv)
 		const uint64_t now = now_ns();
 
 		samples_add(&seen.done, now - release_ns);
-		if (options.promised_ns && on_cpu_ran_ns(&periods) >= options.promised_ns)
+		if (options.promised_ns && on_cpu_ran_ns(&periods) >= options.promised_ns && begins_on_time)
 			seen.had += now > release_ns + options.t_ns;
 		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
 			seen.passed_over++;
 		on_cpu_next(&periods, release_ns);
+		begins_on_time = now <= release_ns;
 		if (is_told(&seen))
 			end_ns = release_ns + options.seconds * NS_PER_S;
 		if (now >= end_ns)
