@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a reservation costs, and whether it is kept: Redline's Figure 4 and what its section 6 promises (OSDI 2008).
 
-Whether a task had its C in T is told by the task's own two clocks (`periodic`), and by nothing that the scheduler says of itself; on several CPUs
-the kernel's records of its switches tell beside it in how many of the others it had been on a CPU for so long.
+Whether a task had its C in T is told by the task's own two clocks (`periodic`), and by nothing that the scheduler says of itself.
 """
 
 from __future__ import annotations
@@ -85,9 +84,7 @@ class Task:
     def command(self, seconds: int, seed: int) -> list[str]:
         """How it is started."""
         yardstick = ["--deadline", str(self.spec.c_ms * 1000)] if desk.scheduler() == "deadline" else []
-        # One CPU never stands still.
-        promised = ["--promised", str(self.spec.c_ms * 1000)] if (os.cpu_count() or 1) > 1 else []
-        return [self.spec.program, str(self.c_us), str(self.t_us), str(seconds), "--seed", str(seed + self.number), *promised, *yardstick]
+        return [self.spec.program, str(self.c_us), str(self.t_us), str(seconds), "--seed", str(seed + self.number), *yardstick]
 
 
 def tasks_here() -> list[Task]:
@@ -126,17 +123,15 @@ def tell(running: Sequence[subprocess.Popen]) -> None:
 
 
 def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:
-    """Periods in which a task had what it wanted, of those there were, and `had`: those in which it was late, though on a CPU for all that it is
-    promised. It sees that late where a CPU of several stands still. `said` is None of one that never came to its end."""
+    """Periods in which a task had what it wanted, of those there were; `said` is None of one that never came to its end."""
     due = seconds * 1_000_000 // task.t_us
     if said is None:
-        return {"periods": due, "honoured": 0, "had": 0, "worst_late_ms": 1000.0 * seconds}
+        return {"periods": due, "honoured": 0, "worst_late_ms": 1000.0 * seconds}
     done = said["done_ns"]
     periods = len(done) + said["passed_over"]
     return {
         "periods": periods,
         "honoured": sum(when <= said["t_ns"] for when in done),
-        "had": said["had"],
         "worst_late_ms": max((max(0, when - said["t_ns"]) for when in done), default=0) / 1e6,
     }
 
@@ -164,7 +159,6 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
     return {
         "periods": float(periods),
         "missed": float(periods - honoured),
-        "late_after_c": float(sum(one["had"] for one in found)),
         "honoured_pct": 100 * honoured / max(1, periods),
         "honoured_least_pct": min(100 * one["honoured"] / max(1, one["periods"]) for one in found),
         "worst_late_ms": max(one["worst_late_ms"] for one in found),

@@ -4,12 +4,8 @@
  * be done by the next release. It prints how long after each release it was done, how many releases it had to pass over because it was not
  * done with an earlier one, and the CPU time it used.
  *
- * With --promised it also prints in how many of the periods that it began on time, and was done with too late, it had been on a CPU for so much:
- * between two looks at its clock a CPU of the laboratory's, one of several, can stand still for more than a millisecond of the others' time.
- *
- * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks, and by the kernel's
- * records of its switches. It is bad at being late: what it passes over it does not make up for, so a task that is starved reports few periods and
- * many passed over, not an endless queue.
+ * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks. It is bad at being late:
+ * what it passes over it does not make up for, so a task that is starved reports few periods and many passed over, not an endless queue.
  *
  * With --told it begins at once, too, but counts from SIGUSR1 on: for S seconds then. So it can be there for as long as others take to begin.
  *
@@ -18,7 +14,6 @@
 #define _GNU_SOURCE
 #include "common.h"
 #include "deadline.h"
-#include "on_cpu.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -27,7 +22,7 @@
 #include <sys/prctl.h>
 
 struct options {
-	uint64_t c_ns, t_ns, seconds, seed, reserved_ns, promised_ns;
+	uint64_t c_ns, t_ns, seconds, seed, reserved_ns;
 	bool told;
 };
 
@@ -41,7 +36,7 @@ static void count_from_now(int number)
 
 static void usage(void)
 {
-	die_usage("usage: periodic C_US T_US SECONDS [--told] [--deadline US] [--promised US] [--seed N]\n"
+	die_usage("usage: periodic C_US T_US SECONDS [--told] [--deadline US] [--seed N]\n"
 		  "  uses C_US of CPU in every T_US, for SECONDS; the first release after a part of T_US that the seed chooses (default 1)");
 }
 
@@ -57,8 +52,6 @@ static struct options parse(int argc, char **argv)
 	for (int i = 4; i < argc; i++) {
 		if (!strcmp(argv[i], "--deadline") && i + 1 < argc)
 			options.reserved_ns = parse_number("--deadline", argv[++i], 1, options.t_ns / NS_PER_US) * NS_PER_US;
-		else if (!strcmp(argv[i], "--promised") && i + 1 < argc)
-			options.promised_ns = parse_number("--promised", argv[++i], 1, options.t_ns / NS_PER_US) * NS_PER_US;
 		else if (!strcmp(argv[i], "--told"))
 			options.told = true;
 		else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
@@ -69,19 +62,13 @@ static struct options parse(int argc, char **argv)
 	return options;
 }
 
-/* What it has seen of its periods. */
-struct seen {
-	struct samples done;
-	uint64_t passed_over, had;
-};
-
 /* Is it told to count from the release on that comes next? What it has seen so far is forgotten. */
-static bool is_told(struct seen *seen)
+static bool is_told(struct samples *done)
 {
 	if (!counts)
 		return false;
 	counts = 0;
-	seen->done.count = seen->passed_over = seen->had = 0;
+	done->count = 0;
 	return true;
 }
 
@@ -99,44 +86,38 @@ static void wait_to_be_told(void)
 int main(int argc, char **argv)
 {
 	const struct options options = parse(argc, argv);
-	struct seen seen = { 0 };
-	struct on_cpu periods;
+	struct samples done = { 0 };
 	struct random_state random;
-	bool begins_on_time = true;
+	uint64_t passed_over = 0;
 
 	/* Ordinary sleeps may otherwise end 50 us late. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	if (options.reserved_ns)
 		become_of_deadline(options.reserved_ns, options.t_ns);
 	random_seed(&random, options.seed);
-	if (options.promised_ns)
-		on_cpu_record();
 	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
 	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
 
 	if (options.told)
 		wait_to_be_told();
-	on_cpu_begin(&periods, release_ns, options.t_ns);
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
 		burn_cpu_ns(options.c_ns);
 		const uint64_t now = now_ns();
 
-		samples_add(&seen.done, now - release_ns);
-		if (options.promised_ns && on_cpu_ran_ns(&periods) >= options.promised_ns && begins_on_time)
-			seen.had += now > release_ns + options.t_ns;
+		samples_add(&done, now - release_ns);
 		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
-			seen.passed_over++;
-		on_cpu_next(&periods, release_ns);
-		begins_on_time = now <= release_ns;
-		if (is_told(&seen))
+			passed_over++;
+		if (is_told(&done)) {
+			passed_over = 0;
 			end_ns = release_ns + options.seconds * NS_PER_S;
+		}
 		if (now >= end_ns)
 			break;
 	}
 	printf("{\"source\": \"two clocks of the program\", \"c_ns\": %" PRIu64 ", \"t_ns\": %" PRIu64 ", \"passed_over\": %" PRIu64
-	       ", \"had\": %" PRIu64 ", \"cpu_ns\": %" PRIu64 ", ", options.c_ns, options.t_ns, seen.passed_over, seen.had, thread_cpu_ns());
-	samples_write(stdout, "done", &seen.done);
+	       ", \"cpu_ns\": %" PRIu64 ", ", options.c_ns, options.t_ns, passed_over, thread_cpu_ns());
+	samples_write(stdout, "done", &done);
 	puts("}");
 	return 0;
 }
