@@ -123,16 +123,18 @@ def tell(running: Sequence[subprocess.Popen]) -> None:
 
 
 def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:
-    """Periods in which a task had what it wanted, of those there were; `said` is None of one that never came to its end."""
+    """Periods in which a task had what it wanted or all that it was promised, of those there were; `said` is None of one that never came to its end."""
     due = seconds * 1_000_000 // task.t_us
     if said is None:
-        return {"periods": due, "honoured": 0, "worst_late_ms": 1000.0 * seconds}
-    done = said["done_ns"]
-    periods = len(done) + said["passed_over"]
+        return {"periods": due, "honoured": 0, "used_up": 0, "worst_late_ms": 1000.0 * seconds}
+    late = [(when - said["t_ns"], had >= 1_000_000 * task.spec.c_ms) for when, had in zip(said["done_ns"], said["had_ns"]) if when > said["t_ns"]]
+    periods = len(said["done_ns"]) + said["passed_over"]
+    missed = said["passed_over"] + sum(not had_all for _, had_all in late)
     return {
         "periods": periods,
-        "honoured": sum(when <= said["t_ns"] for when in done),
-        "worst_late_ms": max((max(0, when - said["t_ns"]) for when in done), default=0) / 1e6,
+        "honoured": periods - missed,
+        "used_up": sum(had_all for _, had_all in late),
+        "worst_late_ms": max((by for by, had_all in late if not had_all), default=0) / 1e6,
     }
 
 
@@ -159,6 +161,7 @@ def end(tasks: Sequence[Task], running: Sequence[subprocess.Popen], seconds: int
     return {
         "periods": float(periods),
         "missed": float(periods - honoured),
+        "used_up": float(sum(one["used_up"] for one in found)),
         "honoured_pct": 100 * honoured / max(1, periods),
         "honoured_least_pct": min(100 * one["honoured"] / max(1, one["periods"]) for one in found),
         "worst_late_ms": max(one["worst_late_ms"] for one in found),

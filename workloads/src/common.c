@@ -42,15 +42,20 @@ void sleep_until_ns(uint64_t when_ns)
 		;
 }
 
+void burn_some(void)
+{
+	volatile uint64_t mix = 88172645463325252ULL;
+
+	for (int i = 0; i < 1000; i++)
+		mix = mix * 6364136223846793005ULL + 1442695040888963407ULL;
+}
+
 void burn_cpu_ns(uint64_t cpu_ns)
 {
 	const uint64_t end_ns = thread_cpu_ns() + cpu_ns;
-	volatile uint64_t mix = 88172645463325252ULL;
 
-	/* The clock is a system call here: some microseconds of arithmetic between two looks keep it a small part. */
 	while (thread_cpu_ns() < end_ns)
-		for (int i = 0; i < 1000; i++)
-			mix = mix * 6364136223846793005ULL + 1442695040888963407ULL;
+		burn_some();
 }
 
 static void say(const char *format, va_list arguments)

@@ -25,6 +25,9 @@ uint64_t thread_cpu_ns(void);
 /* Sleeps until the CLOCK_MONOTONIC time `when_ns`. */
 void sleep_until_ns(uint64_t when_ns);
 
+/* Some microseconds of arithmetic: between two looks at a clock, which is a system call here, so that those are a small part. */
+void burn_some(void);
+
 /* Uses `cpu_ns` of this thread's own CPU time, whoever else runs meanwhile. */
 void burn_cpu_ns(uint64_t cpu_ns);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * periodic C T S: a task with a need and a due time, for S seconds: released every T us, it uses C us of CPU by its own thread's clock, and has to
- * be done by the next release. It prints how long after each release it was done, how many releases it had to pass over because it was not
- * done with an earlier one, and the CPU time it used.
+ * be done by the next release. It prints how long after each release it was done, how much CPU time it had had by the next one, how many releases it
+ * had to pass over because it was not done with an earlier one, and the CPU time it used.
  *
  * It knows nothing of who schedules it, and nobody has to be believed: whether C per T was had is told by the two clocks. It is bad at being late:
  * what it passes over it does not make up for, so a task that is starved reports few periods and many passed over, not an endless queue.
@@ -32,6 +32,29 @@ static void count_from_now(int number)
 {
 	(void)number;
 	counts = 1;
+}
+
+/* What the thread's clock showed at the looks before and after a moment; 0 where there was none yet. */
+struct looks {
+	uint64_t before_ns, after_ns;
+};
+
+/* Use @c_ns of CPU. What it has had by @due_ns, if it has come to that: it had at least what it saw before, and at most what it saw after. */
+static struct looks work(uint64_t c_ns, uint64_t due_ns)
+{
+	uint64_t cpu_ns = thread_cpu_ns();
+	const uint64_t end_ns = cpu_ns + c_ns;
+	struct looks at_due = { 0 };
+
+	while (cpu_ns < end_ns) {
+		burn_some();
+		cpu_ns = thread_cpu_ns();
+		if (now_ns() < due_ns)
+			at_due.before_ns = cpu_ns;
+		else if (!at_due.after_ns)
+			at_due.after_ns = cpu_ns;
+	}
+	return at_due;
 }
 
 static void usage(void)
@@ -86,8 +109,9 @@ static void wait_to_be_told(void)
 int main(int argc, char **argv)
 {
 	const struct options options = parse(argc, argv);
-	struct samples done = { 0 };
+	struct samples done = { 0 }, had = { 0 };
 	struct random_state random;
+	struct looks at_due = { 0 };
 	uint64_t passed_over = 0;
 
 	/* Ordinary sleeps may otherwise end 50 us late. */
@@ -95,20 +119,26 @@ int main(int argc, char **argv)
 	if (options.reserved_ns)
 		become_of_deadline(options.reserved_ns, options.t_ns);
 	random_seed(&random, options.seed);
-	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns);
+	uint64_t release_ns = now_ns() + random_between(&random, 1, options.t_ns), due_ns = 0;
 	uint64_t end_ns = options.told ? UINT64_MAX : release_ns + options.seconds * NS_PER_S;
 
 	if (options.told)
 		wait_to_be_told();
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
-		burn_cpu_ns(options.c_ns);
+		/* What it does for the release before, in this one's period, it has had for this one. */
+		const uint64_t since_ns = release_ns == due_ns && at_due.after_ns ? at_due.after_ns : thread_cpu_ns();
+
+		due_ns = release_ns + options.t_ns;
+		at_due = work(options.c_ns, due_ns);
 		const uint64_t now = now_ns();
 
 		samples_add(&done, now - release_ns);
+		samples_add(&had, at_due.before_ns > since_ns ? at_due.before_ns - since_ns : 0);
 		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
 			passed_over++;
 		if (is_told(&done)) {
+			had.count = 0;
 			passed_over = 0;
 			end_ns = release_ns + options.seconds * NS_PER_S;
 		}
@@ -118,6 +148,8 @@ int main(int argc, char **argv)
 	printf("{\"source\": \"two clocks of the program\", \"c_ns\": %" PRIu64 ", \"t_ns\": %" PRIu64 ", \"passed_over\": %" PRIu64
 	       ", \"cpu_ns\": %" PRIu64 ", ", options.c_ns, options.t_ns, passed_over, thread_cpu_ns());
 	samples_write(stdout, "done", &done);
+	fputs(", ", stdout);
+	samples_write(stdout, "had", &had);
 	puts("}");
 	return 0;
 }

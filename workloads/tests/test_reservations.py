@@ -19,16 +19,17 @@ def run(program: str, *arguments: object) -> dict:
 
 class TestPeriodic(unittest.TestCase):
     def test_it_uses_what_it_says(self) -> None:
-        """2 ms in every 20 for 2 s: 99 or 100 periods, none of them done before it used its 2 ms, and a tenth of a CPU."""
+        """2 ms in every 20 for 2 s: 99 or 100 periods, none of them done before it used its 2 ms, which it had by its end, and a tenth of a CPU."""
         seen = run("periodic", 2000, 20000, 2)
         periods = len(seen["done_ns"]) + seen["passed_over"]
         self.assertGreaterEqual(periods, 99)
         self.assertLessEqual(periods, 100)
         self.assertGreaterEqual(min(seen["done_ns"]), 2_000_000)
         self.assertGreaterEqual(seen["cpu_ns"], 2_000_000 * len(seen["done_ns"]))
+        self.assertGreaterEqual(min(had for done, had in zip(seen["done_ns"], seen["had_ns"], strict=True) if done <= 20_000_000), 2_000_000)
 
     def test_what_does_not_fit_is_late_or_passed_over(self) -> None:
-        """Three that want 60 % of the one CPU they share: none of them can be done in time, and no period is forgotten."""
+        """Three that want 60 % of the one CPU they share: none of them can be done in time, or have more than there is, and no period is forgotten."""
         one_cpu = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
         command = [*one_cpu, BUILD / "periodic", "6000", "10000", "2"]
         running = [subprocess.Popen([*command, "--seed", str(seed)], stdout=subprocess.PIPE, text=True) for seed in range(3)]
@@ -37,7 +38,10 @@ class TestPeriodic(unittest.TestCase):
             self.assertAlmostEqual(len(one["done_ns"]) + one["passed_over"], 200, delta=5)
         late = sum(done > one["t_ns"] for one in seen for done in one["done_ns"]) + sum(one["passed_over"] for one in seen)
         self.assertGreater(late, 200)
-
+        # By its end a late one has had less than it wants, but for the rest of the one before.
+        had = [had for one in seen for done, had in zip(one["done_ns"], one["had_ns"], strict=True) if done > one["t_ns"]]
+        self.assertLess(max(had), 10_000_000)
+        self.assertLess(sum(had) / len(had), 6_000_000)
 
     def test_it_counts_from_when_it_is_told(self) -> None:
         """It works from its start on, and counts for a second from a signal on, which comes half a second later."""
