@@ -224,7 +224,8 @@ struct ll_reserve_args {
 	X(reserved_admitted, "reservations admitted, reactivated ones included")                                        \
 	X(reserved_refused, "reservations refused because there was no room on any CPU")                                \
 	X(reserved_revoked, "reservations taken back because there was too much load")                                  \
-	X(reserved_dispatched, "waiting tasks that ran because they had the earliest deadline")
+	X(reserved_dispatched, "waiting tasks that ran because they had the earliest deadline")        \
+	X(reserved_sought, "times that one of those was not in its queue yet and was looked for again")
 
 enum ll_stat_id {
 #define LL_STAT_ID(name, desc) LL_STAT_##name,

@@ -27,6 +27,7 @@
 enum {
 	MAX_STARTS_AT_ONCE = 16,	/* the timer comes back at once for more */
 	MAX_STALE_AT_ONCE = 8,
+	SEEK_AGAIN_NS = 50000,		/* where it is not found in its queue for good, that is 4 % of the CPU in the laboratory */
 };
 
 /* The reservation of @p's process, if it is admitted where @p may run; else NULL. */
@@ -135,13 +136,27 @@ static void start_periods(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	}
 }
 
+/*
+ * @item, of @tctx, is out of @cpu's deadlines. Its task is entitled and marked as waiting, and yet is not in its queue: another CPU puts it there
+ * at this moment, which the kernel does after ll_enqueue(), or moves it, or takes it for its class. It is looked for again soon: where it stays, it
+ * would wait for its class.
+ */
+static void look_again(struct task_ctx *tctx, s32 cpu, u32 item, u64 now)
+{
+	if (!change_queue(cpu, QUEUE_STARTS, item, now + SEEK_AGAIN_NS))
+		return;
+	tctx->reserve.queue = QUEUE_STARTS;
+	tctx->reserve.queue_cpu = cpu;
+	count(LL_STAT_reserved_sought);
+}
+
 /* Take @p, of @item, which is the first of @cpu's deadlines. Where that is not what it was, put it right; false then. */
 static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 {
 	struct task_ctx *tctx;
 	struct task_struct *p = task_of_item(item, &tctx);
 	struct ll_reservation *r;
-	bool taken = false;
+	bool is_its = false, taken = false;
 	u32 waits_as;
 
 	if (!p) {
@@ -150,11 +165,14 @@ static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 	}
 	r = admitted_of(p, tctx);
 	waits_as = waiting_class(tctx);
-	if (r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES)
+	is_its = r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES;
+	if (is_its)
 		taken = take_from_queue(cpu, p, queue_of(p, tctx, waits_as, queue_cpu(p, tctx)), 0);
 	if (!taken) {
 		change_queue(cpu, QUEUE_DEADLINES, item, COOP_ABI_NEVER);
-		if (r && waits_as < LL_NR_CLASSES && !is_entitled(r, now))
+		if (is_its && waiting_class(tctx) < LL_NR_CLASSES)
+			look_again(tctx, cpu, item, now);
+		else if (r && waits_as < LL_NR_CLASSES && !is_its)
 			submit_reserved(p, tctx, now);
 	}
 	bpf_task_release(p);
