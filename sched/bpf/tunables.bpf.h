@@ -95,7 +95,10 @@ const volatile u64 kthread_waits_ns = 2000000;
 /* For how much CPU a login is of class HUCOUT: as long as one is to take at most, beside whatever else there is. */
 const volatile u64 login_budget_ns = 2000000000;
 
-/* And by how much it, or a reader of RCU, may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. */
+/*
+ * And by how much it, or a reader of RCU, may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. So
+ * much one that is preempted in the midst of what it reads has for coming to the end of that, too.
+ */
 const volatile u64 kthread_ahead_ns = 100000000;
 
 /* What a kernel thread of positive nice value may use after each wake-up before it goes by its weight. */
