@@ -127,7 +127,7 @@ def judge(task: Task, said: dict | None, seconds: int) -> dict[str, float]:
     due = seconds * 1_000_000 // task.t_us
     if said is None:
         return {"periods": due, "honoured": 0, "used_up": 0, "worst_late_ms": 1000.0 * seconds}
-    late = [(when - said["t_ns"], had >= 1_000_000 * task.spec.c_ms) for when, had in zip(said["done_ns"], said["had_ns"]) if when > said["t_ns"]]
+    late = [(when - said["t_ns"], had >= 1_000_000 * task.spec.c_ms) for when, had in zip(said["done_ns"], said["had_ns"], strict=True) if when > said["t_ns"]]
     periods = len(said["done_ns"]) + said["passed_over"]
     missed = said["passed_over"] + sum(not had_all for _, had_all in late)
     return {

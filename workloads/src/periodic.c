@@ -52,7 +52,7 @@ static struct looks work(uint64_t c_ns, uint64_t due_ns)
 		if (now_ns() < due_ns)
 			at_due.before_ns = cpu_ns;
 		else if (!at_due.after_ns)
-			at_due.after_ns = cpu_ns;
+			at_due.after_ns = thread_cpu_ns();
 	}
 	return at_due;
 }
