@@ -62,10 +62,11 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 	}
 	queue = is_entitled(r, now) ? QUEUE_DEADLINES : QUEUE_STARTS;
 	key = queue == QUEUE_DEADLINES ? r->deadline_ns : r->start_ns;
-	if (!change_queue(r->home, queue, tctx->reserve.item, key))
-		return;
-	tctx->reserve.queue = queue;
+	/* Before: a dispatch on its home may find it there, and change it, at once (look_again()). */
 	tctx->reserve.queue_cpu = r->home;
+	tctx->reserve.queue = queue;
+	if (!change_queue(r->home, queue, tctx->reserve.item, key))
+		tctx->reserve.queue = 0;
 }
 
 /* Does what runs on @cctx make way for one of @deadline? */
@@ -147,7 +148,17 @@ static void look_again(struct task_ctx *tctx, s32 cpu, u32 item, u64 now)
 		return;
 	tctx->reserve.queue = QUEUE_STARTS;
 	tctx->reserve.queue_cpu = cpu;
+	/* Also where nobody else is there to run. */
+	shorten_slice(cpu, cpu_ctx_of(cpu), SEEK_AGAIN_NS, now);
 	count(LL_STAT_reserved_sought);
+}
+
+/* @p, which waits, is not entitled to @cpu now: later, or to another one, which is told. */
+static void submit_again(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
+{
+	submit_reserved(p, tctx, now);
+	if (tctx->reserve.queue && tctx->reserve.queue_cpu != cpu)
+		announce_deadline(tctx, now);
 }
 
 /* Take @p, of @item, which is the first of @cpu's deadlines. Where that is not what it was, put it right; false then. */
@@ -173,7 +184,7 @@ static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 		if (is_its && waiting_class(tctx) < LL_NR_CLASSES)
 			look_again(tctx, cpu, item, now);
 		else if (r && waits_as < LL_NR_CLASSES && !is_its)
-			submit_reserved(p, tctx, now);
+			submit_again(p, tctx, cpu, now);
 	}
 	bpf_task_release(p);
 	return taken;
@@ -228,7 +239,9 @@ static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_
 static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 slice_ns, u64 now)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	u64 first = cctx->first_release[QUEUE_DEADLINES], start = cctx->first_release[QUEUE_STARTS];
+	/* Where all have gone, what is left in the heaps is of nobody, and no dispatch looks there. */
+	u64 first = cctx->reservations ? cctx->first_release[QUEUE_DEADLINES] : COOP_ABI_NEVER;
+	u64 start = cctx->reservations ? cctx->first_release[QUEUE_STARTS] : COOP_ABI_NEVER;
 	struct ll_reservation *r = admitted_of(p, tctx);
 
 	cctx->runs_deadline_ns = 0;
