@@ -83,6 +83,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	pass_vtime(p, tctx, ran_ns, now);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
+	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;
 	if (tctx->reserve.number)
 		charge_reserved(p, tctx, cctx, ran_ns, now);
 	if (tctx->login.left_ns)
@@ -112,6 +113,7 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 		if (tctx->blocked_on)
 			leave_lock(p, tctx);
 		note_wakeup(p, tctx);
+		tctx->reads_since_ns = 0;
 		tctx->wakeable_at_ns = scx_bpf_now();
 	}
 	catch_up_vtime(p, tctx, woken);

@@ -93,7 +93,9 @@ struct task_ctx {
 	u32 has_input;		/* its rating came from input, too, when it was looked up */
 	u32 pinned_clock;	/* CPU and class whose pinned tasks `vtime` keeps up with; NO_PINNED_CLOCK where that is to be found */
 	u32 rescued;		/* it runs because it had waited too long, out of class OTHER's share */
-	u64 reader_until;	/* preempted as a reader of RCU: the virtual time up to which it goes on if it is one the next time, too; else 0 */
+	u64 reads_since_ns;	/* since when it was a reader of RCU each time that it was preempted; 0 where not the last time */
+	u64 reader_ran_ns;	/* and what it has run so */
+	u64 reader_window_at_ns;	/* since then, for reader_window_ns */
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed; kernel threads: since they woke up */
 	u64 hub_woke_at_ns;	/* when a hub woke it last */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */

@@ -95,11 +95,16 @@ const volatile u64 kthread_waits_ns = 2000000;
 /* For how much CPU a login is of class HUCOUT: as long as one is to take at most, beside whatever else there is. */
 const volatile u64 login_budget_ns = 2000000000;
 
-/*
- * And by how much it, or a reader of RCU, may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. So
- * much one that is preempted in the midst of what it reads has for coming to the end of that, too.
- */
+/* And by how much it, or a reader of RCU, may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. */
 const volatile u64 kthread_ahead_ns = 100000000;
+
+/*
+ * How much CPU a reader of RCU has in reader_window_ns to come to the end of what it reads, and may be one again: a huge page is copied in 6 ms of
+ * the laboratory's. Whoever is a reader nearly always has 1 % of a CPU by this, and one that has used it up goes on after that window: half of what
+ * the kernel lets a grace period take.
+ */
+const volatile u64 reader_budget_ns = 100000000;
+const volatile u64 reader_window_ns = 10000000000;
 
 /* What a kernel thread of positive nice value may use after each wake-up before it goes by its weight. */
 const volatile u64 kthread_budget_ns = 30000000;
