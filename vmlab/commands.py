@@ -113,6 +113,12 @@ def _say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
+def to_repeat(words: list[str]) -> list[str]:
+    """The words of `./lab run` by which somebody else has the same rows: without where one person's file of them was."""
+    kept = [word for before, word in zip(["", *words], words) if "--json" not in (before, word)]
+    return [word for word in kept if not word.startswith("--json=")]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measures, prints the table, keeps the results; the status says whether limelight kept what is expected of it."""
     try:
@@ -139,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.keep:
         everything = kept if arguments.json else results.load_all(ROOT, one.name)
         plan.known = {row.key() for row in everything.rows if row.boots >= plan.boots}
-    command = "./lab run " + (shlex.join(sys.argv[2:]) if sys.argv[1:2] == ["run"] else one.name)
+    command = "./lab run " + (shlex.join(to_repeat(sys.argv[2:])) if sys.argv[1:2] == ["run"] else one.name)
 
     def keep(rows: list[Row]) -> None:
         kept.put(rows, command)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vmlab import experiment, results
+from vmlab.commands import to_repeat
 from vmlab.judge import Row
 from vmlab.results import Results
 
@@ -87,3 +88,9 @@ def test_the_code_of_what_is_no_commit_is_refused():
     assert not refused.stdout
     assert "no-such-commit" in refused.stderr
     assert "fix: " in refused.stderr
+
+
+def test_a_command_that_is_kept_names_no_file_of_this_machine():
+    """What is published is repeated by others: without the file that the rows were written to, in either form of the option."""
+    assert to_repeat(["film", "--json", "one.json", "--cpus", "4", "--json=two.json"]) == ["film", "--cpus", "4"]
+    assert to_repeat(["film", "--set", "count=10"]) == ["film", "--set", "count=10"]
