@@ -80,6 +80,12 @@ def test_who_is_before_it_in_the_queue_for_a_lock_is_not_waited_for_longer(guest
     _wanted_beside(guest, 3)
 
 
+def _wait_for_grace_periods(guest: Guest, times: int) -> tuple[list[float], int]:
+    """Has a real-time program wait for the end of one so often; returns for how long it did, in s, the shortest first, and how often it slept for that."""
+    moves = [line.split() for line in guest.check(f"chrt -f 40 python3 /root/in/guest/grace.py {times}", timeout_s=300).splitlines()]
+    return sorted(float(took_s) for took_s, _ in moves), sum(int(sleeps) > 0 for _, sleeps in moves)
+
+
 @on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
 def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest) -> None:
     """Of ten processes that spin and ten pairs that wake each other some are preempted, by a client that draws every 5 ms, where they read what RCU
@@ -89,9 +95,7 @@ def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest
     guest.background("hogs spinning 10")
     guest.background("hogs chatty 10")
     guest.check("sleep 3")
-    moves = [line.split() for line in guest.check(f"chrt -f 40 python3 /root/in/guest/grace.py {MOVES}", timeout_s=300).splitlines()]
-    waits_s = sorted(float(took_s) for took_s, _ in moves)
-    slept = sum(int(sleeps) > 0 for _, sleeps in moves)
+    waits_s, slept = _wait_for_grace_periods(guest, MOVES)
     print(f"{slept} of {MOVES} slept; half within {waits_s[MOVES // 2]} s, 99 % within {waits_s[MOVES * 99 // 100]} s, all within {waits_s[-1]} s")
     assert slept >= MOVES * 9 // 10, "they did not wait for grace periods"
     assert waits_s[-1] <= GRACE_S
@@ -100,7 +104,7 @@ def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest
 @on(LIMELIGHT)
 def test_a_grace_period_does_not_wait_for_many_turns_of_a_reader(guest: Guest) -> None:
     """With nobody at the desk, beside 300 that spin and one with a reservation that cuts their turns short, four make huge pages of their memory and are
-    preempted in the midst of each, as khugepaged is: once one has been rescued, after 0.6 s, it comes to the end of that. The kernel ends a scheduler
+    preempted in the midst of each, as khugepaged is: one that has been so for 0.6 s comes to the end of that at its next turn. The kernel ends a scheduler
     when a grace period takes 21 s."""
     guest.start_limelight()
     guest.check("install -m 755 /usr/local/bin/shifting /usr/local/bin/reserved; mkdir -p /etc/limelight/spec.d")
@@ -111,9 +115,7 @@ def test_a_grace_period_does_not_wait_for_many_turns_of_a_reader(guest: Guest) -
     guest.wait_for(lambda: guest.check("cat /run/test/python3.log").count("made") == 4, "each has made one", 30)
     guest.background("hogs spinning 300")
     guest.check("sleep 5")
-    moves = [line.split() for line in guest.check(f"chrt -f 40 python3 /root/in/guest/grace.py {TURNS}", timeout_s=300).splitlines()]
-    waits_s = sorted(float(took_s) for took_s, _ in moves)
-    slept = sum(int(sleeps) > 0 for _, sleeps in moves)
+    waits_s, slept = _wait_for_grace_periods(guest, TURNS)
     print(f"half within {waits_s[TURNS // 2]:.2f} s, the longest {[round(wait_s, 2) for wait_s in waits_s[-4:]]} s")
     # After a long one the lock is mostly still as that has left it, and the next one does not wait.
     assert slept >= TURNS // 2, "they did not wait for grace periods"
