@@ -279,7 +279,7 @@ impl<K: Kernel> Session<'_, K> {
         metrics.tracking = self.core.tracking().into();
         metrics.cooperative = self.coop.status().users.iter().map(|user| u64::from(user.processes)).sum();
         metrics.uptime_s = self.core.uptime_s();
-        metrics.counters = self.core.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        metrics.counters = self.core.counters();
     }
 
     fn take(&mut self, changes: Vec<Change>, events: Vec<policy::Event>) {
