@@ -88,7 +88,9 @@ def _schedulers(one: Experiment, arguments: argparse.Namespace) -> list[tuple[st
     names = arguments.sched.split(",") if arguments.sched else list(one.schedulers)
     if arguments.policy and "limelight" not in names:
         raise UsageError(f"no policy {arguments.policy!r} for {', '.join(names)}", "only limelight has policies", "add limelight to --sched, or leave it out")
-    return [(name, arguments.policy if name == "limelight" else "") for name in names]
+    # The one it has by itself has no name: what is measured with it is the same, whether it was asked for or not.
+    policy = "" if arguments.policy == payload.POLICIES[0] else arguments.policy
+    return [(name, policy if name == "limelight" else "") for name in names]
 
 
 def _code() -> str:

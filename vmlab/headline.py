@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from vmlab import kernels, payload, plots
 from vmlab.experiment import Point
-from vmlab.judge import Row
+from vmlab.judge import Row, label
 from vmlab.plots import pyplot
 
 LOADS = ("none", "spinning", "bursty", "chatty", "make")
@@ -49,14 +49,14 @@ def _belongs(row: Row) -> bool:
 def _row(rows: list[Row], panel: Panel, scheduler: str, load: str) -> Row | None:
     wanted = {**panel.point, "load": load, "count": 0 if load == "none" else COUNT}
     for row in rows:
-        if plots.label(row) == scheduler and _belongs(row) and wanted.items() <= row.point.items():
+        if label(row) == scheduler and _belongs(row) and wanted.items() <= row.point.items():
             return row
     return None
 
 
 def _schedulers(rows: list[Row]) -> list[str]:
     """limelight last: what it stands beside is read first. A yardstick is nothing that a person can use."""
-    found = dict.fromkeys(plots.label(row) for row in rows if _belongs(row) and row.scheduler not in payload.YARDSTICKS)
+    found = dict.fromkeys(label(row) for row in rows if _belongs(row) and row.scheduler not in payload.YARDSTICKS)
     return sorted(found, key=lambda name: (name == "limelight", list(found).index(name)))
 
 

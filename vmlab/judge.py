@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from vmlab.experiment import Expectation, Experiment, Point
@@ -39,7 +40,7 @@ class Row:
 
     def key(self) -> tuple:
         """What makes two rows the same measurement."""
-        return (self.scheduler, self.policy, self.cpus, self.kernel, tuple(sorted(self.point.items())))
+        return _key(self)
 
     def to_json(self) -> dict:
         """As kept in a results file."""
@@ -59,12 +60,18 @@ class Verdict:
 
     metric: str
     scheduler: str
+    policy: str
     cpus: int
+    kernel: str
     point: Point
     passed: bool | None
     observation: bool
     text: str
     reason: str
+
+    def key(self) -> tuple:
+        """The `key` of the row that is judged."""
+        return _key(self)
 
     @property
     def failure(self) -> bool:
@@ -72,15 +79,29 @@ class Verdict:
         return not self.observation and self.passed is not True
 
 
+def _key(one: Row | Verdict) -> tuple:
+    return (one.scheduler, one.policy, one.cpus, one.kernel, tuple(sorted(one.point.items())))
+
+
+def label(one: Row | Verdict) -> str:
+    """How a row's scheduler is called: with its policy, where that is not the one it has by itself."""
+    return one.scheduler + (f" ({one.policy})" if one.policy not in ("", "unified") else "")
+
+
+def kernels_of(some: Iterable[Row | Verdict]) -> list[str]:
+    """The kernels that were measured on, each once, in order."""
+    return sorted({one.kernel for one in some})
+
+
 def _reference(expectation: Expectation, row: Row, rows: list[Row]) -> Row | None:
-    """The row a relative bound refers to."""
+    """The row a relative bound refers to: of the same machine, and of another scheduler the one with the policy that it has by itself."""
     scheduler = expectation.of_scheduler or row.scheduler
     wanted = {**row.point, **expectation.of}
     if wanted.get("count") == 0 and "load" in wanted:
         wanted["load"] = "none"
     for other in rows:
         same_machine = (other.cpus, other.kernel) == (row.cpus, row.kernel)
-        same_policy = other.policy == row.policy or scheduler != row.scheduler
+        same_policy = other.policy == (row.policy if scheduler == row.scheduler else "")
         if same_machine and same_policy and other.scheduler == scheduler and other.point == wanted:
             return other
     return None
@@ -89,7 +110,7 @@ def _reference(expectation: Expectation, row: Row, rows: list[Row]) -> Row | Non
 def _judge_one(expectation: Expectation, row: Row, rows: list[Row]) -> Verdict:
     def verdict(passed: bool | None, text: str) -> Verdict:
         return Verdict(
-            expectation.metric, row.scheduler, row.cpus, row.point, passed, expectation.observation, text, expectation.reason
+            expectation.metric, row.scheduler, row.policy, row.cpus, row.kernel, row.point, passed, expectation.observation, text, expectation.reason
         )
 
     value = row.metrics.get(expectation.metric)

@@ -23,7 +23,7 @@ from matplotlib import pyplot  # noqa: E402  (the back end is chosen before)
 from matplotlib.figure import Figure  # noqa: E402
 
 from vmlab.experiment import Experiment  # noqa: E402
-from vmlab.judge import Row  # noqa: E402
+from vmlab.judge import Row, kernels_of, label  # noqa: E402
 from vmlab.samples import Series  # noqa: E402
 
 SCHEDULER_COLOURS = {
@@ -46,11 +46,6 @@ NAMES = {
 def colour(scheduler: str) -> str:
     """The scheduler's colour; stable for one that is not listed."""
     return SCHEDULER_COLOURS.get(scheduler) or OTHER_COLOURS[sum(map(ord, scheduler)) % len(OTHER_COLOURS)]
-
-
-def label(row: Row) -> str:
-    """How a row's scheduler is called in legends."""
-    return row.scheduler + (f" ({row.policy})" if row.policy not in ("", "unified") else "")
 
 
 def values_of(rows: list[Row], name: str) -> list:
@@ -274,11 +269,12 @@ def _bar_height(row: Row, metric: str, rows: list[Row], relative: str | None) ->
 
 
 def draw(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
-    """Every plot of an experiment with its caption: one set per number of CPUs and value of what the plot has no axis for."""
+    """Every plot of an experiment with its caption: one set per machine and value of what the plot has no axis for."""
     drawn = []
-    for cpus in sorted({row.cpus for row in rows}):
-        mine = [row for row in rows if row.cpus == cpus]
-        caption = f"{cpus} CPU{'s' if cpus > 1 else ''}"
+    several = len(kernels_of(rows)) > 1
+    for cpus, kernel in sorted({(row.cpus, row.kernel) for row in rows}):
+        mine = [row for row in rows if (row.cpus, row.kernel) == (cpus, kernel)]
+        caption = f"{cpus} CPU{'s' if cpus > 1 else ''}" + (f", kernel {kernel}" if several else "")
         for extra, part in _parts(experiment, mine):
             drawn += [(", ".join(filter(None, [caption, extra, more])), figure) for more, figure in _draw_part(experiment, part)]
     return drawn

@@ -19,8 +19,8 @@ import math
 from matplotlib.figure import Figure
 
 from vmlab.experiment import Experiment
-from vmlab.judge import Row
-from vmlab.plots import LINE_STYLES, MARKERS, at, colour, label, pyplot, values_of
+from vmlab.judge import Row, label
+from vmlab.plots import LINE_STYLES, MARKERS, at, colour, pyplot, values_of
 from vmlab.samples import Series
 
 #: What a trace can tell apart; a release that found its thread running is drawn there.

@@ -7,7 +7,7 @@ import html
 
 from vmlab import plots, results
 from vmlab.experiment import Experiment
-from vmlab.judge import Row, Verdict
+from vmlab.judge import Row, Verdict, kernels_of, label
 from vmlab.results import Results
 
 _STYLE = """
@@ -85,11 +85,13 @@ def _sources(rows: list[Row]) -> str:
 
 def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
     varied = one.varied([row.point for row in rows])
-    heads = ["scheduler", "CPUs", *varied, *(f"{column.title} {column.unit}".strip() for column in one.columns), "code", "missed"]
+    several = len(kernels_of(rows)) > 1
+    heads = ["scheduler", "CPUs", *(["kernel"] if several else []), *varied]
+    heads += [*(f"{column.title} {column.unit}".strip() for column in one.columns), "code", "missed"]
     lines = ["<div class=wide><table><tr>" + "".join(f"<th>{_escape(head)}" for head in heads)]
     for row in rows:
-        misses = [v for v in verdicts if v.passed is not True and (v.scheduler, v.cpus, v.point) == (row.scheduler, row.cpus, row.point)]
-        cells = [plots.label(row), row.cpus, *(row.point[name] for name in varied)]
+        misses = [v for v in verdicts if v.passed is not True and v.key() == row.key()]
+        cells = [label(row), row.cpus, *([row.kernel] if several else []), *(row.point[name] for name in varied)]
         for column in one.columns:
             value = row.metrics.get(column.metric)
             spread = row.spread.get(column.metric)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from vmlab.experiment import Experiment
-from vmlab.judge import Row, Verdict, judge
+from vmlab.judge import Row, Verdict, judge, kernels_of, label
 
 #: Raised when the layout of the file changes: older ones are then measured again instead of read wrongly.
 FORMAT = 2
@@ -99,13 +99,12 @@ def table(experiment: Experiment, rows: list[Row], verdicts: list[Verdict]) -> s
     missed: dict[tuple, list[str]] = {}
     for verdict in verdicts:
         if verdict.passed is not True:
-            missed.setdefault((verdict.scheduler, verdict.cpus, tuple(sorted(verdict.point.items()))), []).append(verdict.text)
+            missed.setdefault(verdict.key(), []).append(verdict.text)
     lines = []
     for row in rows:
-        name = row.scheduler + (f" ({row.policy})" if row.policy not in ("", "unified") else "")
-        cells = [name, *([str(row.cpus), row.kernel] if len(machines) > 1 else []), *(str(row.point[name]) for name in varied)]
+        cells = [label(row), *([str(row.cpus), row.kernel] if len(machines) > 1 else []), *(str(row.point[name]) for name in varied)]
         cells += [_cell(row, column.metric, column.digits) for column in experiment.columns]
-        notes = missed.get((row.scheduler, row.cpus, tuple(sorted(row.point.items()))), [])
+        notes = missed.get(row.key(), [])
         if row.failed and not notes:
             notes = [row.failed]
         lines.append((cells, "; ".join(notes)))
@@ -121,15 +120,17 @@ def _line(cells: list[str], widths: list[int], note: str) -> str:
 
 
 def verdict_lines(verdicts: list[Verdict]) -> list[str]:
-    """Per expectation: how many rows keep it, and each miss with its reason."""
+    """Per expectation, scheduler with its policy, and kernel: how many rows keep it, and why it is expected."""
     lines = []
+    several = len(kernels_of(verdicts)) > 1
     groups: dict[tuple, list[Verdict]] = {}
     for verdict in verdicts:
-        groups.setdefault((verdict.scheduler, verdict.metric, verdict.reason), []).append(verdict)
-    for (scheduler, metric, reason), group in groups.items():
+        who = label(verdict) + (f" on {verdict.kernel}" if several else "")
+        groups.setdefault((who, verdict.metric, verdict.reason), []).append(verdict)
+    for (who, metric, reason), group in groups.items():
         kept = sum(1 for verdict in group if verdict.passed)
         word = "seen" if group[0].observation else "kept"
-        lines.append(f"{'ok  ' if kept == len(group) else 'MISS'} {scheduler}: {metric} {word} in {kept} of {len(group)} rows: {reason}")
+        lines.append(f"{'ok  ' if kept == len(group) else 'MISS'} {who}: {metric} {word} in {kept} of {len(group)} rows: {reason}")
     return lines
 
 

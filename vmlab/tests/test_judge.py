@@ -7,9 +7,9 @@ from vmlab.experiment import Column, Expectation, Experiment
 from vmlab.judge import Row, judge
 
 
-def row(scheduler: str, count: int, ejected: str = "", cpus: int = 1, **metrics: float) -> Row:
+def row(scheduler: str, count: int, ejected: str = "", cpus: int = 1, kernel: str = "7.2", policy: str = "", **metrics: float) -> Row:
     load = "bursty" if count else "none"
-    return Row(scheduler, "", cpus, "7.2", {"count": count, "load": load}, metrics, {}, {}, 1, ejected)
+    return Row(scheduler, policy, cpus, kernel, {"count": count, "load": load}, metrics, {}, {}, 1, ejected)
 
 
 def verdicts(expectation: Expectation, rows: list[Row]):
@@ -34,6 +34,18 @@ def test_ratio_to_another_scheduler():
     """`of_scheduler` compares with the same point under another scheduler, whatever the policy is called."""
     expectation = Expectation("m", "r", at_least=0.98, times=True, of_scheduler="eevdf")
     assert [v.passed for v in verdicts(expectation, [row("eevdf", 4, m=10.0), row("limelight", 4, m=9.7)])] == [False]
+
+
+def test_what_it_is_compared_with_is_of_the_same_kernel_and_policy():
+    """A row measured on another kernel, or with another policy of limelight's, is nothing to compare with; of another scheduler limelight's own default is."""
+    unloaded = Expectation("m", "r", at_most=1.2, times=True, of={"count": 0})
+    others = [row("limelight", 0, kernel="6.18", m=9.0), row("limelight", 0, policy="huc", m=9.0)]
+    loaded = row("limelight", 4, m=1.3)
+    assert {v.passed for v in verdicts(unloaded, [*others, loaded]) if v.key() == loaded.key()} == {None}
+    assert {v.passed for v in verdicts(unloaded, [*others, row("limelight", 0, m=1.0), loaded]) if v.key() == loaded.key()} == {False}
+    like_ours = Expectation("m", "r", scheduler="eevdf", at_most=1.0, times=True, of_scheduler="limelight")
+    rows = [row("eevdf", 4, m=2.0), row("limelight", 4, policy="huc", m=9.0), row("limelight", 4, m=1.0)]
+    assert [v.passed for v in verdicts(like_ours, rows)] == [False]
 
 
 def test_what_cannot_be_judged_fails():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import cli, commands, demo, experiment, headline, report, samples
+from vmlab import cli, commands, demo, experiment, headline, plots, report, results, samples
 from vmlab.judge import Row
 from vmlab.results import Results
 
@@ -49,6 +49,45 @@ def test_misses_are_shown_as_misses():
     assert "<span class=kept>1 of 1</span>" in good
     assert "<span class=missed>0 of 1</span>" in bad
     assert "helper_cpu_pct = 7, at most 1" in bad
+
+
+def on_two_kernels_with_two_policies() -> tuple[experiment.Experiment, list[Row]]:
+    """One point, kept on 7.2 by the policy that is limelight's own, and missed on 6.18 and by another policy."""
+    one = experiment.find(ROOT, "own-cpu")
+    good, bad = (rows_for(one, value)[0] for value in (0.5, 7.0))
+    return one, [good, dataclasses.replace(bad, kernel="6.18"), dataclasses.replace(bad, policy="huc")]
+
+
+def test_a_miss_is_that_of_its_kernel_and_policy():
+    """Of rows that differ in kernel or policy alone those that missed say so, and no others, in the page and in the printed table; each is told apart."""
+    one, rows = on_two_kernels_with_two_policies()
+    kept = Results(one.name, rows)
+    told = results.table(one, rows, results.judge_rows(one, rows, kept)).splitlines()[1:]
+    page = report.render([(one, kept)]).partition("<details>")[2].split("<tr>")[2:]
+    for lines in (told, page):
+        assert ["at most" in line for line in lines] == [False, True, True]
+        assert ["6.18" in line for line in lines] == [False, True, False] and ["(huc)" in line for line in lines] == [False, False, True]
+
+
+def test_each_kernel_and_policy_has_its_own_count():
+    """What one kernel or policy misses is not in the count of another's."""
+    one, rows = on_two_kernels_with_two_policies()
+    lines = results.verdict_lines(results.judge_rows(one, rows, Results(one.name, rows)))
+    assert [line.partition(" rows")[0] for line in lines if "helper_cpu_pct" in line] == [
+        "ok   limelight on 7.2: helper_cpu_pct kept in 1 of 1",
+        "MISS limelight on 6.18: helper_cpu_pct kept in 0 of 1",
+        "MISS limelight (huc) on 7.2: helper_cpu_pct kept in 0 of 1",
+    ]
+
+
+def test_a_plot_is_of_one_kernel():
+    """No line joins what was measured on two kernels: each has a plot of its own, that says which. Where there is one, nothing has to be said."""
+    one = experiment.find(ROOT, "key-to-screen")
+    rows = rows_for(one, 0.5)
+    both = [*rows, *(dataclasses.replace(row, kernel="6.18") for row in rows)]
+    alone, drawn = ([caption for caption, _ in plots.draw(one, found)] for found in (rows, both))
+    assert not any("kernel" in caption for caption in alone)
+    assert [sum(f"kernel {kernel}" in caption for caption in drawn) for kernel in ("6.18", "7.2")] == [len(alone), len(alone)]
 
 
 def test_who_was_ejected_is_named_in_the_plot():
@@ -125,3 +164,10 @@ def test_a_policy_beside_other_schedulers_is_limelights():
     """Of several schedulers limelight alone gets the policy."""
     asked = cli.parser().parse_args(["run", "film", "--sched", "eevdf,limelight", "--policy", "huc"])
     assert commands._schedulers(experiment.find(ROOT, "film"), asked) == [("eevdf", ""), ("limelight", "huc")]
+
+
+def test_the_policy_that_limelight_has_by_itself_is_not_another_measurement():
+    """Asked for by its name or not, it is measured once."""
+    one = experiment.find(ROOT, "film")
+    by_name, by_itself = (commands._schedulers(one, cli.parser().parse_args(["run", "film", *words])) for words in (["--policy", "unified"], []))
+    assert by_name == by_itself
