@@ -13,7 +13,8 @@ from vmlab.errors import EX_UNAVAILABLE, EX_USAGE, LabError
 
 EPILOG = """exit status of exec and shell:
   the command's own; 124 it ran out of --timeout; 69 the laboratory itself failed; 70 the guest's kernel log has a BUG, a WARNING,
-  a stall or a sched_ext error; 64 wrong usage. A message on stderr, after "lab:", says which."""
+  a stall or a sched_ext error; 64 wrong usage. A message on stderr, after "lab:", says which. That a scheduler was not in charge any
+  more when the command ended is said there, too, and is no status: the command may have been to end it."""
 
 
 class Parser(argparse.ArgumentParser):
