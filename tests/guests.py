@@ -20,6 +20,8 @@ DESKTOP = replace(LIMELIGHT, desktop=True)
 #: The long-term kernel and several CPUs: a scheduler has different bugs on each.
 OLDER = {"kernel": "6.18"}
 FOUR = {"cpus": 4}
+#: The next key of a person who types 8 a second.
+NEXT_KEY_S = 0.125
 #: Of a window that changes every 5 ms, with little work.
 ANIMATED = "--period-us 5000 --period-work-us 100 --draw-px 200"
 

@@ -5,12 +5,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.guests import DESKTOP, FOUR, OLDER, Guest, on
+from tests.guests import DESKTOP, FOUR, NEXT_KEY_S, OLDER, Guest, on
 
 MACHINES = [DESKTOP]
 ELSEWHERE = [replace(DESKTOP, **OLDER, **FOUR)]
-#: The next key of a person who types 8 a second.
-NEXT_KEY_S = 0.125
 #: What a terminal and its program drew while they started is forgotten by then.
 FORGOTTEN_S = 12
 #: The daemon hears of what the scheduler did by itself with its next pass, once a second.

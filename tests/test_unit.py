@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from tests.guests import LOAD_S, Guest
+from tests.guests import LOAD_S, NEXT_KEY_S, Guest, on
 from vmlab.machine import Options
 
 MACHINES = [Options(init="systemd")]
@@ -37,6 +37,23 @@ def test_the_unit_runs_and_is_restarted(guest: Guest) -> None:
     assert guest.state() == "disabled"
     assert guest.run("systemctl is-failed limelight").stdout.strip() == "inactive"
     assert "the kernel's own scheduler runs the CPUs again" in guest.check("journalctl -u limelight -o cat")
+
+
+@on(Options(init="systemd", desktop=True))
+def test_a_desktop_is_watched_from_within_the_sandbox(guest: Guest) -> None:
+    """Under the unit's sandbox a helper runs as the display's owner, reads the cookie in their home and watches: before the second key is due the
+    client that is typed into is HUCIN."""
+    _install(guest)
+    guest.background("xclient --title mine --work-us 500", user="person")
+    guest.check("systemctl start limelight")
+    guest.wait_for(lambda: guest.state() == "enabled", "limelight in charge", LOAD_S)
+    guest.wait_until_watched()
+    assert guest.check("ps -C limelight -o user=").split() == ["root", "person"]
+    # The helper is the daemon's child, so it is in the same unit and the same sandbox.
+    assert len(guest.check("cat /sys/fs/cgroup/system.slice/limelight.service/cgroup.procs").split()) == 2
+    guest.type("mine")
+    guest.check(f"sleep {NEXT_KEY_S}")
+    assert guest.classes()["xclient"] == "HUCIN"
 
 
 def test_uninstalled_it_leaves_no_file(guest: Guest) -> None:
