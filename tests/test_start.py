@@ -2,10 +2,13 @@
 """Starting, answering and stopping, on both kernels, on one CPU and on four."""
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, OLDER, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, OLDER, SCRIPTS, Guest, assert_unchanged, on
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
@@ -85,16 +88,31 @@ def test_root_is_needed(guest: Guest) -> None:
     assert guest.state() == "disabled"
 
 
-@on(elsewhere=[Options(sched="scx_bpfland")])
-def test_another_scheduler_is_left_in_charge(guest: Guest) -> None:
-    """Where another sched_ext scheduler is loaded, `limelight run` names it, says what to do, and leaves it and everything else alone."""
+def _is_left_in_charge(guest: Guest, name: str) -> None:
     before = guest.knobs()
     refused = guest.run("limelight run", timeout_s=LOAD_S)
     assert refused.status == 1
-    assert refused.stderr.count("\n") == 1 and "bpfland" in refused.stderr and "stop" in refused.stderr, refused.stderr
-    assert "bpfland" in guest.check("cat /sys/kernel/sched_ext/root/ops") and guest.state() == "enabled"
+    assert refused.stderr.count("\n") == 1 and name in refused.stderr and "stop" in refused.stderr, refused.stderr
+    assert name in guest.check("cat /sys/kernel/sched_ext/root/ops") and guest.state() == "enabled"
     assert_unchanged(guest, before)
-    assert "bpfland" in guest.run("limelight doctor").stdout
+    assert name in guest.run("limelight doctor").stdout
+
+
+@on(elsewhere=[Options(sched="scx_bpfland")])
+def test_another_scheduler_is_left_in_charge(guest: Guest) -> None:
+    """Where another sched_ext scheduler is loaded, `limelight run` names it, says what to do, and leaves it and everything else alone."""
+    _is_left_in_charge(guest, "bpfland")
+
+
+@on(Options())
+def test_any_other_scheduler_is_left_in_charge(guest: Guest, tmp_path: Path) -> None:
+    """The same where it is one that needs no building of an hour: the least that the kernel takes for a scheduler, loaded by bpftool."""
+    loaded = tmp_path / "stranger.o"
+    compiler = os.environ.get("BPF_CLANG", "clang-19")
+    subprocess.run([compiler, "-target", "bpf", "-g", "-O2", "-c", SCRIPTS / "stranger.bpf.c", "-o", loaded], check=True)
+    guest.machine.put(loaded)
+    guest.check("mkdir /sys/fs/bpf/stranger && bpftool struct_ops register /root/in/stranger.o /sys/fs/bpf/stranger")
+    _is_left_in_charge(guest, "stranger")
 
 
 @on(Options())
