@@ -125,6 +125,10 @@ class Guest:
         """Waits until the display is watched."""
         self.wait_for(lambda: any("watched" in display["state"] for display in self.status()["displays"]), "the display is watched", limit_s)
 
+    def wait_for_class(self, pid: int, name: str) -> None:
+        """Waits until a process is of a class, by limelight's word."""
+        self.wait_for(lambda: any(one["pid"] == pid and one["class"] == name for one in self.status()["processes"]), f"process {pid} is {name}", 20)
+
     def wait_for(self, question: Callable[[], object], what: str, limit_s: float = 10) -> None:
         """Asks until the answer is true, letting 0.1 s pass in the guest each time."""
         for _ in range(int(limit_s * 10)):

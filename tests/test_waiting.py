@@ -67,8 +67,8 @@ def test_who_is_seen_waits_a_second_at_most_beside_a_greedy_client(guest: Guest)
     greedy = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --work-us 500", user="person")
     guest.background("person wander --title greedy --seconds 600 --out /dev/null")
     guest.background("hogs spinning 10")
-    _wait_for_class(guest, greedy, "HUCIN")
-    _wait_for_class(guest, seen, "HUCOUT")
+    guest.wait_for_class(greedy, "HUCIN")
+    guest.wait_for_class(seen, "HUCOUT")
     waits = _recorded_ns(guest, seen, 5, "requeue_ns")
     assert len(waits) >= 5
     assert max(waits) / 1e9 <= WAIT_S
@@ -83,19 +83,15 @@ def test_a_class_does_not_wait_behind_a_lower_one(guest: Guest) -> None:
     guest.check("sleep 1")
     # Seen and never touched: HUCOUT.
     seen = guest.background(f"xclient --title seen --geometry 300x200+0+0 {ANIMATED}", user="person")
-    _wait_for_class(guest, seen, "HUCOUT")
+    guest.wait_for_class(seen, "HUCOUT")
     assert _waits_ms(guest, seen) <= SLICE_MIN_MS
     spinning = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --period-us 100000 --draw-px 200", user="person")
     typed = guest.background(f"xclient --title typed --geometry 300x200+640+0 {ANIMATED}", user="person")
-    _wait_for_class(guest, spinning, "HUCOUT")
+    guest.wait_for_class(spinning, "HUCOUT")
     # Some keys, and then nothing but its own timer: what it is sent it waits for the X server's turn for, which is of its own class.
     guest.type("typed", 4)
-    _wait_for_class(guest, typed, "HUCIN")
+    guest.wait_for_class(typed, "HUCIN")
     assert _waits_ms(guest, typed) <= SLICE_MIN_MS
-
-
-def _wait_for_class(guest: Guest, pid: int, name: str) -> None:
-    guest.wait_for(lambda: any(one["pid"] == pid and one["class"] == name for one in guest.status()["processes"]), f"process {pid} is {name}", 20)
 
 
 def _recorded_ns(guest: Guest, pid: int, seconds: int, what: str = "dispatch_ns", beside: str = ":") -> list[int]:
@@ -156,7 +152,7 @@ def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) 
     window changes every 5 ms goes on at once when it ends."""
     guest.start_limelight()
     client = guest.background("xclient --title drawn --geometry 300x200+0+0 --period-us 5000 --period-work-us 100 --draw-px 200", user="person")
-    _wait_for_class(guest, client, "HUCOUT")
+    guest.wait_for_class(client, "HUCOUT")
     guest.check("hogs spinning 400 --seconds 600 >/dev/null 2>&1 &")
     guest.check("sleep 1")
     hog = f"sleep 1; timeout -s KILL {HOG_S} chrt -f 40 sh -c 'while :; do :; done'"
