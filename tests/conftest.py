@@ -21,7 +21,7 @@ from vmlab.errors import LabError
 
 def _name(options: machine.Options) -> str:
     parts = [options.kernel, options.processors]
-    parts += ["desktop"] if options.desktop else []
+    parts += ["desktop" if options.display == "xvfb" else options.display] if options.desktop else []
     parts += [options.sched] if options.sched not in ("none", "limelight") else []
     parts += [options.init] if options.init != "lab" else []
     return "-".join(parts)
