@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine changes under it: CPUs go and come, the machine sleeps."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from tests.guests import FOUR, LIMELIGHT, LOAD_S, OLDER, Guest, on
+import pytest
+
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, NEXT_KEY_S, OLDER, Guest, on
 
 #: With two CPUs each loading takes a quarter of what it takes with four.
 MACHINES = [replace(LIMELIGHT, cpus=2)]
@@ -54,6 +57,41 @@ def test_cpus_may_go_and_come_back(guest: Guest) -> None:
 def test_it_sleeps_and_wakes_with_the_machine(guest: Guest) -> None:
     """After a suspend to memory, as far as the kernel's own test of it goes (all CPUs but one off), limelight is in charge again."""
     daemon = guest.start_limelight()
+    _sleep_and_wake(guest, daemon)
+
+
+def _sleep_and_wake(guest: Guest, daemon: int) -> None:
     guest.check("echo processors > /sys/power/pm_test && echo mem > /sys/power/state")
     guest.check("sleep 1")
     _in_charge_again(guest, daemon, 1)
+
+
+def _take_and_give_back(guest: Guest, daemon: int) -> None:
+    for online in (0, 1):
+        _set_online(guest, online)
+        _in_charge_again(guest, daemon, 1 + online)
+
+
+#: An input rating is gone by then: K seconds, and two passes.
+FORGOTTEN_S = 15
+
+
+@on(replace(DESKTOP, cpus=2))
+@pytest.mark.parametrize("change", [_take_and_give_back, _sleep_and_wake])
+def test_the_display_is_watched_on(guest: Guest, change: Callable[[Guest, int], None]) -> None:
+    """The machine sleeps, or a CPU goes and comes back: the same helper watches on, and before the second key is due its client is HUCIN again, by the
+    scheduler that was loaded since."""
+    guest.background("xclient --title mine --work-us 500", user="person")
+    daemon = guest.start_limelight()
+    guest.wait_until_watched()
+    guest.type("mine")
+    helpers = guest.processes("limelight")
+    assert len(helpers) == 2
+    change(guest, daemon)
+    assert guest.processes("limelight") == helpers
+    guest.wait_until_watched()
+    # Else it could be so by the key from before: the daemon tells the new scheduler what it knows.
+    guest.wait_for(lambda: guest.classes().get("xclient") != "HUCIN", "the first key is forgotten", FORGOTTEN_S)
+    guest.type("mine")
+    guest.check(f"sleep {NEXT_KEY_S}")
+    assert guest.classes()["xclient"] == "HUCIN"
