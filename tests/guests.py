@@ -11,6 +11,8 @@ from pathlib import Path
 from vmlab.machine import Machine, Options, Result
 
 SCRIPTS = Path(__file__).resolve().parent / "guest"
+#: What experiments do in the guest.
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments" / "guest"
 STATE = "/sys/kernel/sched_ext/state"
 #: Loading takes 2 s of the laboratory's slow CPU, mostly in the kernel's verifier; many times that on four CPUs under load.
 LOAD_S = 120

@@ -3,9 +3,8 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
-from tests.guests import DESKTOP, FOUR, NEXT_KEY_S, OLDER, Guest, on
+from tests.guests import DESKTOP, EXPERIMENTS, FOUR, NEXT_KEY_S, OLDER, Guest, on
 
 MACHINES = [DESKTOP]
 ELSEWHERE = [replace(DESKTOP, **OLDER, **FOUR)]
@@ -76,7 +75,7 @@ PHASES_S = [0.6, 0.85, 1.1, 1.35]
 def test_what_the_window_managers_menu_starts_is_huc_from_its_first_moment(guest: Guest) -> None:
     """A program chosen from the root menu is HUCIN as it begins, though its parent is a hub and nobody had touched anything else: it would be of class
     OTHER until its first frame, beside ten others for 60 ms and more (experiment program-start, from = menu)."""
-    guest.machine.put(Path(__file__).resolve().parents[1] / "experiments" / "guest", "/root/in/experiment")
+    guest.machine.put(EXPERIMENTS, "/root/in/experiment")
     offer = "from desk_tasks import _offer_in_menu as offer; offer('xclient --title started')"
     guest.check(["python3", "-c", f"import sys; sys.path.insert(0, '/root/in/experiment/guest'); {offer}"])
     _watched(guest)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, OLDER, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, EXPERIMENTS, FOUR, OLDER, Guest, assert_unchanged, on
 from vmlab.machine import Options
 
 MACHINES = [DESKTOP]
@@ -52,7 +52,8 @@ def test_a_fault_of_the_scheduler_ends_it_with_a_last_word(guest: Guest) -> None
     daemon = guest.start_limelight()
     load = guest.background(LOAD)
     guest.check("sleep 1; mkfifo /tmp/now")
-    guest.background(f"python3 /root/in/guest/fault.py $(pgrep -n -P {load} -x hogs) /tmp/now")
+    guest.machine.put(EXPERIMENTS, "/root/in/experiment")
+    guest.background(f"python3 /root/in/experiment/guest/fault.py $(pgrep -n -P {load} -x hogs) /tmp/now")
     guest.wait_for(lambda: guest.run("grep -q ready /run/test/python3.log").status == 0, "it is ready", 20)
     assert guest.seconds_until_disabled("echo > /tmp/now") <= BACK_S
     guest.check(f"kill {load}")

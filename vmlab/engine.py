@@ -190,7 +190,8 @@ def _boot_once(
                 if outcomes[index].ejected or outcomes[index].stalled or plan.experiment.fresh_boot_per_point:
                     break
             # That it was ejected is the scheduler's result, and in the table: for limelight a miss. Whatever else is in the log is not.
-            complaints += [line for line in guest.check_faults() if not (outcomes[index].ejected and "sched_ext:" in line)]
+            explained = outcomes[index].ejected or plan.experiment.throws_out(point)
+            complaints += [line for line in guest.check_faults() if not (explained and "sched_ext:" in line)]
     return outcomes, complaints
 
 

@@ -115,6 +115,7 @@ class Experiment:
     fast: bool = False
     fresh_boot_per_point: bool = False
     ends_scheduler: bool = False  # the measurement itself takes the scheduler away: its absence is no ejection
+    thrown_out_at: dict[str, list[Value]] = field(default_factory=dict)  # where the measurement has the kernel do it, which says so in its log
     assets: tuple[str, ...] = ()
     peers: dict[str, list[Value]] = field(default_factory=dict)  # of the full form, what other schedulers than limelight are measured at
     many_cpus: dict[str, list[Value]] = field(default_factory=dict)  # and what is measured on more than one CPU
@@ -132,6 +133,10 @@ class Experiment:
             for name, values in values_by_name.items()
             if name not in given
         )
+
+    def throws_out(self, point: Point) -> bool:
+        """Whether the measurement at `point` has the kernel throw the scheduler out: then what it says of that is no complaint."""
+        return bool(self.thrown_out_at) and all(point[name] in values for name, values in self.thrown_out_at.items())
 
     def points(self, quick: bool, settings: list[str]) -> list[Point]:
         """Every combination to measure: the full or the quick form, with `--set key=value` put over it."""
@@ -208,7 +213,7 @@ def load(folder: Path) -> Experiment:
             raise ExperimentError(f"{where}: '{key}' is missing")
     parameters = tuple(_parameter(where, name, table) for name, table in data.pop("parameters", {}).items())
     names = {parameter.name for parameter in parameters}
-    for key in ("peers", "many_cpus"):
+    for key in ("peers", "many_cpus", "thrown_out_at"):
         _check_keys(f"{where} {key}", data.get(key, {}), names)
     for scheduler, values in data.get("only", {}).items():
         _check_keys(f"{where} only.{scheduler}", values, names)

@@ -8,7 +8,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import apps
@@ -123,28 +126,62 @@ def rating_pass() -> tuple[dict, dict]:
     return {"pass_ms": max(float(second_ms) for second_ms, _, _ in shapes)} | metrics, {}
 
 
-def recovery(how: str, load: str, count: int, seed: int) -> tuple[dict, dict]:
-    """How long after a blow the kernel's own scheduler is back, and how many processes of limelight are left then.
+BLOWS = ("kill-daemon", "kill-helper", "kill-all", "sysrq-s", "fault")
 
-    `how`: kill-daemon, kill-all (daemon and helper, kill -9), sysrq-s.
+
+def _blow(how: str, pids: list[int]) -> Callable[[], None]:
+    """What does it, as soon as it is called."""
+    helpers = [pid for pid in pids if _is_helper(pid)]
+    killed = {"kill-daemon": [pid for pid in pids if pid not in helpers], "kill-helper": helpers, "kill-all": pids}
+    if how in killed:
+        return lambda: [os.kill(pid, signal.SIGKILL) for pid in killed[how]]
+    if how == "sysrq-s":
+        return lambda: Path("/proc/sysrq-trigger").write_text("S")
+    if how == "fault":
+        return _fault()
+    raise desk.MeasureError(f"no blow is called '{how}': use {', '.join(BLOWS)}")
+
+
+def _fault() -> Callable[[], None]:
+    """Has fault.py ready to make the scheduler do what none may, to one of the load's processes."""
+    pipe = Path(tempfile.mkdtemp(prefix="fault-")) / "now"
+    os.mkfifo(pipe)
+    program = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("fault.py"), str(desk.processes("hogs")[-1]), pipe], stdout=subprocess.PIPE, text=True
+    )
+    if program.stdout.readline().strip() != "ready":
+        raise desk.MeasureError("fault.py did not get ready: its message is above")
+    return lambda: pipe.write_text("now")
+
+
+def _is_disabled(_pids: list[int]) -> bool:
+    return desk.read(SCHED_EXT / "state") == "disabled"
+
+
+def _has_another_helper(pids: list[int]) -> bool:
+    return any(_is_helper(pid) for pid in desk.limelight_processes() if pid not in pids)
+
+
+def recovery(how: str, load: str, count: int, seed: int) -> tuple[dict, dict]:
+    """How long after a blow the kernel's own scheduler is back, or another helper, and how many processes of limelight are left then.
+
+    `how`: one of `BLOWS`. After kill-helper limelight stays, so that nothing is told of the kernel's scheduler.
     """
     pids = desk.limelight_processes()
     if not pids or desk.read(SCHED_EXT / "state") != "enabled":
         raise desk.MeasureError("limelight is not running: there is nothing to recover from")
     with Stage() as stage:
         stage.take(desk.start_load(load, count, seed))
+        strike = _blow(how, pids)
         began = time.monotonic()
-        if how == "sysrq-s":
-            Path("/proc/sysrq-trigger").write_text("S")
-        elif how in ("kill-daemon", "kill-all"):
-            for pid in pids:
-                if how == "kill-all" or not _is_helper(pid):
-                    os.kill(pid, signal.SIGKILL)
-        else:
-            raise desk.MeasureError(f"no blow is called '{how}': use kill-daemon, kill-all or sysrq-s")
-        while desk.read(SCHED_EXT / "state") != "disabled" and time.monotonic() - began < 30:
+        strike()
+        is_over = _has_another_helper if how == "kill-helper" else _is_disabled
+        while not is_over(pids) and time.monotonic() - began < 30:
             time.sleep(0.001)
         back_s = time.monotonic() - began
         time.sleep(1)
         left = sum(1 for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in desk.read(f"/proc/{pid}/stat").split()[2:3])
+    if how == "kill-helper":
+        # Where the scheduler went with it there is no figure, and that is a miss.
+        return {} if _is_disabled(pids) else {"helper_back_ms": 1000 * back_s}, {}
     return {"back_ms": 1000 * back_s, "processes_left": left}, {}

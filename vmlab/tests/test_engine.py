@@ -191,6 +191,17 @@ def test_kernel_complaint_beside_an_ejection_fails_the_run():
     assert "BUG: something" in str(told.value) and EJECTED not in str(told.value)
 
 
+def test_an_ejection_that_is_measured_is_no_complaint():
+    """Where the measurement has the kernel throw the scheduler out its lines about that fail nothing; at other points, and other lines, do."""
+    thrown = replace(plan(), points=[{"count": 4}], experiment=replace(plan().experiment, ends_scheduler=True, thrown_out_at={"count": [4]}))
+    rows, _, _ = run(thrown, dies_at=4)
+    assert [row.failed for row in rows] == [""]
+    with pytest.raises(KernelFault):
+        run(replace(thrown, points=[{"count": 10}]), dies_at=10)
+    with pytest.raises(KernelFault):
+        run(thrown, dies_at=4, faults=["BUG: something"])
+
+
 def test_results_replace_rows_of_the_same_point(tmp_path):
     """Measuring a point again replaces its row and leaves the others; what is read is what was written."""
     rows, _, _ = run(plan())
