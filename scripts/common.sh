@@ -18,14 +18,36 @@ fail() {
 	exit "${fail_status:-1}"
 }
 
-# Runs a command as root, with sudo where this is not root.
+# Whether somebody can be asked for a password: one that nobody types would be waited for for ever.
+is_attended() {
+	[ -t 0 ] && [ -z "${CI:-}" ]
+}
+
+# require_root WHAT: sees to it now that as_root will run, or fails, saying why WHAT cannot be done. vmlab/asroot.py says the same of the laboratory.
+require_root() {
+	local said
+	[ "$(id -u)" -ne 0 ] || return 0
+	command -v sudo >/dev/null ||
+		fail "cannot $1" "that needs root, this is user $(id -un), and there is no sudo" \
+			"run it as root; or as root: apt-get install sudo && adduser $(id -un) sudo, log in again and run the same command again"
+	said=$(LC_ALL=C sudo -n true 2>&1) && return
+	if is_attended; then
+		say "$(id -un) is not root, and to $1 needs it: sudo asks for your password"
+		sudo -v && return
+		said="its message is above"
+	fi
+	fail "cannot $1" "that needs root, this is user $(id -un), and sudo refuses: ${said##*$'\n'}" \
+		"run it in a terminal, where sudo can ask for the password; or as root; or have root give you sudo (adduser $(id -un) sudo)"
+}
+
+# Runs a command as root, with sudo where this is not root: after require_root.
 as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
-	elif command -v sudo >/dev/null; then
+	elif is_attended; then
 		sudo "$@"
 	else
-		fail "cannot run as root: $*" "this is not root, and there is no sudo" "run $program as root"
+		sudo -n "$@"
 	fi
 }
 

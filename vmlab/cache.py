@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from vmlab import asroot
 from vmlab.errors import LabError
 
 #: An item with other inputs that was not used for so long is not missed.
@@ -46,6 +47,11 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
+def has(name: str, inputs_key: str) -> bool:
+    """Whether an item is there, whole."""
+    return (root() / "lab" / f"{name}-{inputs_key}").is_dir()
+
+
 def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: int = 0, replaces: bool = True) -> Path:
     """The directory of an item, built if it is not there. `build` fills the empty directory it is given.
 
@@ -54,7 +60,7 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
     """
     home = root() / "lab"
     finished = home / f"{name}-{inputs_key}"
-    if finished.is_dir():
+    if has(name, inputs_key):
         os.utime(finished)
         return finished
     try:
@@ -68,7 +74,7 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
         unfinished = home / f"{name}-{inputs_key}.tmp"
         if unfinished.exists():
             say(f"{name}: an earlier build was interrupted; starting it over")
-            shutil.rmtree(unfinished)
+            asroot.remove(unfinished)
         unfinished.mkdir()
         build(unfinished)
         unfinished.rename(finished)

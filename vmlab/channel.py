@@ -62,7 +62,7 @@ class Channel:
         """Packs a file or directory and has the agent unpack it in `destination`."""
         self._send("P", destination.encode())
         with tarfile.open(fileobj=_Pieces(self._send), mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(source, arcname=source.name)
+            archive.add(source, arcname=source.name, filter=_of_root)
         self._send("E", b"")
         reply = self._reply(time.monotonic() + limit_s, f"the guest did not take {source}")
         if "error" in reply:
@@ -125,6 +125,13 @@ class Channel:
         taken = bytes(self._buffer[:count])
         del self._buffer[:count]
         return taken
+
+
+def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The laboratory's files belong to root in the guest, whoever has them here: a user's number there may be somebody else's."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 class _Pieces:

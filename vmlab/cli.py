@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     commands.register(verbs)
     setup = verbs.add_parser("setup", help="fetch and build everything the laboratory needs (the other verbs do so when they need it)")
     setup.add_argument("--without-peers", action="store_true", help="leave out the other schedulers")
+    setup.add_argument("--root-parts", action="store_true", help="only what needs root, by sudo where this is not root: who gives a password gives it now")
     setup.set_defaults(handler=_setup)
     run = verbs.add_parser("exec", help="run a command in a fresh machine", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     _machine_options(run)
@@ -66,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _setup(arguments: argparse.Namespace) -> int:
+    if arguments.root_parts:
+        payload.root_parts()
+        return 0
     root, emulator = payload.fetch(tuple(kernels.SERIES))
     print(f"image    {root.disk}")
     print(f"qemu     {next(word for word in emulator if word.endswith('qemu-system-x86_64'))}")

@@ -86,20 +86,20 @@ def rows_of(out: Path, name: str) -> list[Row]:
     return [row for sched in SCHEDULERS for row in results.load(out / f"{name}-{sched}.json", name).rows]
 
 
-def table(out: Path) -> str:
-    """The figures at ten background processes, and those of the idle machine beside them, as text."""
+def table(rows: dict[str, list[Row]]) -> str:
+    """The figures at ten background processes, and those of the idle machine beside them, as text; `rows` by experiment."""
     heads = ["", *(title for _, _, title, _ in TABLE)]
     lines = [heads]
     for count in (0, BESIDE):
         beside = f", {count} {LOAD} processes beside it" if count else ", nothing beside it"
         for sched, name in SCHEDULERS.items():
-            lines.append([name + beside, *(_cell(out, one, metric, form, sched, count) for one, metric, _, form in TABLE)])
+            lines.append([name + beside, *(_cell(rows.get(one, []), metric, form, sched, count) for one, metric, _, form in TABLE)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     return "\n".join("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))) for line in lines)
 
 
-def _cell(out: Path, name: str, metric: str, form: str, sched: str, count: int) -> str:
-    found = [row.metrics[metric] for row in rows_of(out, name) if row.scheduler == sched and row.point["count"] == count]
+def _cell(rows: list[Row], metric: str, form: str, sched: str, count: int) -> str:
+    found = [row.metrics[metric] for row in rows if row.scheduler == sched and row.point["count"] == count and metric in row.metrics]
     return form.format(found[0]) if found else "–"
 
 
@@ -163,7 +163,8 @@ def main() -> int:
         return error.status
     except KeyboardInterrupt:
         return 130
-    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(out)}\n\n{NOTES}\n")
+    measured = {name: rows_of(out, name) for name, _ in (FILM, KEYS)}
+    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(measured)}\n\n{NOTES}\n")
     print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
     for sched, name in SCHEDULERS.items():
         print(f"the desktop under {name}:  {out / f'desktop-{sched}.png'}")

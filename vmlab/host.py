@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from vmlab import cache
+from vmlab import asroot, cache
 from vmlab.errors import LabError
 
 SIGNS = (
@@ -29,7 +29,9 @@ SIGNS = (
     (("NO_PUBKEY", "is not signed", "public key is not available", "Sub-process /usr/bin/sqv returned"),
      "this machine does not know the key that signs the suite",
      "apt-get install --only-upgrade debian-archive-keyring, then run the same command again"),
-    (("Permission denied", "are you root", "Operation not permitted"), "this needs root", "run it with sudo"),
+    (("Permission denied", "are you root", "Operation not permitted"),
+     "something of root's is in the way", "see whose it is (ls -l); LIMELIGHT_CACHE chooses another cache"),
+    (("a password is required", "a terminal is required"), "sudo wants a password, and nobody is there to give it", "run the same command again in a terminal"),
 )
 """What programs print, what it means, and what to do. The first hit counts."""
 
@@ -44,16 +46,19 @@ def explain(output: str) -> tuple[str, str]:
     return f"its last words were:\n    {tail or '(none)'}", "run the same command again; if it fails again, run the step by hand"
 
 
-def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: dict[str, str] | None = None, patience_s: float = 20.0) -> str:
-    """Runs a command to its end and returns its standard output; LabError if it fails.
+def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: dict[str, str] | None = None, patience_s: float = 20.0,
+        as_root: bool = False) -> str:
+    """Runs a command to its end, with sudo where it is to be `as_root`, and returns its standard output; LabError if it fails.
 
     One that takes longer than `patience_s` is reported every so often, with the last line it printed.
     """
-    words = [str(word) for word in command]
+    words = asroot.leashed(command, env) if as_root else [str(word) for word in command]
     begun = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            child = subprocess.Popen(words, cwd=cwd, env=None if env is None else {**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            child = subprocess.Popen(
+                words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.PIPE if as_root else subprocess.DEVNULL, stdout=out, stderr=err
+            )
         except FileNotFoundError as error:
             raise LabError(f"cannot {what}", f"there is no program {words[0]}", f"apt-get install it, or run ./lab setup ({error})") from error
         try:
@@ -65,12 +70,15 @@ def run(command: Sequence[str | Path], what: str, cwd: Path | None = None, env: 
                     last = (_text(err).strip() or _text(out).strip()).splitlines()[-1:]
                     cache.say(f"  {what}: {time.monotonic() - begun:.0f} s{': ' + last[0][:120] if last else ''}")
         except BaseException:
-            child.terminate()
-            child.wait()
+            if as_root:
+                asroot.let_go(child)
+            else:
+                child.terminate()
+                child.wait()
             raise
         if status != 0:
             why, fix = explain(_text(err) + _text(out))
-            raise LabError(f"cannot {what}: {words[0]} failed with status {status}", why, fix)
+            raise LabError(f"cannot {what}: {Path(command[0]).name} failed with status {status}", why, fix)
         return _text(out)
 
 
@@ -97,8 +105,20 @@ def require_programs() -> None:
     missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)})
     if not missing:
         return
-    if os.geteuid() != 0:
-        raise LabError(f"these packages are missing: {' '.join(missing)}", "installing them needs root", f"sudo apt-get install {' '.join(missing)}")
+    asroot.require(f"install {' '.join(missing)}", "apt's packages are for the whole machine")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    run(["apt-get", "update", "-q"], "update the package lists", env=env)
-    run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], f"install {' '.join(missing)}", env=env)
+    run(["apt-get", "update", "-q"], "update the package lists", env=env, as_root=True)
+    run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], f"install {' '.join(missing)}", env=env, as_root=True)
+
+
+def give_back(tree: Path) -> None:
+    """Makes what a step has made as root the property of who asked for it."""
+    if not asroot.is_root():
+        run(["chown", "-hR", f"{os.geteuid()}:{os.getegid()}", tree], f"take over {tree.name} from root", as_root=True)
+
+
+def as_if_root() -> list[str]:
+    """Words before a command, for which this user's files then belong to root: those of a guest's disk do. Nothing where the kernel allows no user
+    namespaces: they have this user's number in the guest, then, where root reads and runs them just as well."""
+    words = ["unshare", "--map-root-user"]
+    return words if not asroot.is_root() and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0 else []

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guest's root file system: Debian, with a desktop and the programs people use, as one ext4 image."""
+"""The guest's root file system: Debian, with a desktop and the programs people use, as one ext4 image.
+
+Its files belong to root and other users, so it is root who makes it: `python -m vmlab.image DIRECTORY`, by sudo where the laboratory is not root.
+mmdebstrap could do without in a user namespace, but needs packages and numbers of users for that which a fresh machine lacks as often as not, and the
+laboratory needs root there for its packages anyway.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmlab import cache, host, kernels, packages
+from vmlab import asroot, cache, host, kernels, packages
 from vmlab.errors import LabError
 
 LIST = Path(__file__).parent / "image-packages.txt"
@@ -29,8 +34,17 @@ class Image:
 
 def get() -> Image:
     """The image, built if need be (about two minutes)."""
-    home = cache.item("image", cache.key(RECIPE, LIST), _build, needs_mb=6000)
+    home = cache.item("image", _key(), _build, needs_mb=6000)
     return Image(home / "root.ext4", home / "busybox")
+
+
+def is_there() -> bool:
+    """Whether `get` has nothing to build."""
+    return cache.has("image", _key())
+
+
+def _key() -> str:
+    return cache.key(RECIPE, LIST)
 
 
 def wanted() -> list[str]:
@@ -40,9 +54,18 @@ def wanted() -> list[str]:
 
 
 def _build(into: Path) -> None:
-    if os.geteuid() != 0:
-        raise LabError("cannot build the root image", "its files belong to root and other users", "run ./lab setup with sudo once")
-    cache.say(f"image: installing {len(wanted())} packages and what they need (about two minutes)")
+    cache.say(f"image: installing {len(wanted())} packages and what they need (about two minutes){asroot.told()}")
+    if asroot.is_root():
+        make(into)
+        return
+    # Root leaves no compiled modules in the user's checkout.
+    env = {"PYTHONPATH": str(LIST.parent.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    host.run([sys.executable, "-m", "vmlab.image", into], "make the root image", env=env, as_root=True)
+    host.give_back(into)
+
+
+def make(into: Path) -> None:
+    """Installs, sets up and packs it, as root."""
     tree = into / "tree"
     left_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in LEFT_OUT] + ["--dpkgopt=force-unsafe-io"]
     host.run(
@@ -65,3 +88,10 @@ def finish(tree: Path, into: Path) -> None:
     cache.say("image: packing")
     kernels.make_ext4(tree, into / "root.ext4", SPARE_MB)
     shutil.rmtree(tree)
+
+
+if __name__ == "__main__":
+    try:
+        make(Path(sys.argv[1]))
+    except LabError as error:
+        sys.exit(str(error))

@@ -92,14 +92,14 @@ def _fetch(series: str, into: Path) -> None:
 
 
 def make_ext4(tree: Path, image: Path, spare_mb: int, step_mb: int = 1) -> None:
-    """Makes a file system with the contents of a directory, its size a multiple of `step_mb`.
+    """Makes a file system with the contents of a directory, its size a multiple of `step_mb`, in which this user's files belong to root.
 
     No journal: nothing here outlives the run, and its writes would be noise.
     """
     used_mb = int(host.run(["du", "-sm", "--apparent-size", tree], "measure a directory").split()[0])
     size_mb = -(-(used_mb + used_mb // 8 + spare_mb) // step_mb) * step_mb
     host.run(
-        ["/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-N",
+        [*host.as_if_root(), "/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-N",
          str(5_000 + 60 * size_mb), "-d", tree, image, f"{size_mb}M"],
         f"make the file system {image.name}",
     )

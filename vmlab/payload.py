@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmlab import host, image, kernels, peers, player, qemu
+from vmlab import asroot, host, image, kernels, peers, player, qemu
 from vmlab.errors import LabError, UsageError
 
 if TYPE_CHECKING:
@@ -56,9 +56,24 @@ def _scheduler(name: str) -> Path | None:
     return target_directory() / name if name == "limelight" else peers.get(name)
 
 
+def require_root() -> None:
+    """Sees to it that what only root can make can be made, before anything is: who has to give a password gives it now."""
+    host.require_programs()
+    missing = [name for name, part in (("the root image", image), ("QEMU", qemu)) if not part.is_there()]
+    if missing:
+        asroot.require(f"make {' and '.join(missing)}", "Debian's packages give files to root and other users")
+
+
+def root_parts() -> None:
+    """Makes what only root can make, and nothing else."""
+    require_root()
+    image.get()
+    qemu.find()
+
+
 def fetch(series: Sequence[str]) -> tuple[image.Image, list[str]]:
     """Fetches and builds image, QEMU and kernels, side by side: some wait for the network while others unpack."""
-    host.require_programs()
+    require_root()
     with ThreadPoolExecutor() as pool:
         root, emulator, *rest = [pool.submit(image.get), pool.submit(qemu.find), *(pool.submit(kernels.fetched, one) for one in series)]
         for one in rest:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmlab import cache, host, outcome, packages
+from vmlab import asroot, cache, host, outcome, packages
 from vmlab.errors import KernelFault, LabError
 
 if TYPE_CHECKING:
@@ -44,12 +44,27 @@ ICOUNT_SHIFT = 1
 """An instruction takes 2^shift ns of virtual time: 2 ns, 500 million a second and CPU."""
 
 
+def _own() -> str | None:
+    """This machine's QEMU, if it is a good one."""
+    own = shutil.which("qemu-system-x86_64")
+    return own if own and version(host.run([own, "--version"], "ask QEMU for its version")) >= OLDEST else None
+
+
+def is_there() -> bool:
+    """Whether `find` has nothing to unpack."""
+    return cache.has("qemu", _key()) or _own() is not None
+
+
+def _key() -> str:
+    return cache.key(RECIPE, packages.ROOT_SUITE)
+
+
 def find() -> list[str]:
     """The command that starts a good QEMU, without its arguments."""
-    own = shutil.which("qemu-system-x86_64")
-    if own and version(host.run([own, "--version"], "ask QEMU for its version")) >= OLDEST:
+    own = _own()
+    if own:
         return [own]
-    home = cache.item("qemu", cache.key(RECIPE, packages.ROOT_SUITE), _unpack, needs_mb=600)
+    home = cache.item("qemu", _key(), _unpack, needs_mb=600)
     tree = home / "tree"
     libraries = tree / "usr/lib/x86_64-linux-gnu"
     return [
@@ -65,12 +80,13 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def _unpack(into: Path) -> None:
-    cache.say("qemu: fetching Debian 13's (this machine's is missing or older than 8.1)")
+    cache.say(f"qemu: fetching Debian 13's (this machine's is missing or older than 8.1){asroot.told()}")
     host.run(
         ["mmdebstrap", "--variant=extract", "--mode=root", f"--keyring={packages.KEYRING}", "--include=qemu-system-x86,seabios",
          "--dpkgopt=path-exclude=/usr/share/doc/*", packages.ROOT_SUITE, into / "tree", packages.mirror()],
-        "unpack QEMU",
+        "unpack QEMU", as_root=True,
     )
+    host.give_back(into)
 
 
 def accelerator(fast: bool, cpuinfo: str) -> list[str]:

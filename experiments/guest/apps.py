@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,12 @@ FILM_GEOMETRY = {"small": "576x324", "large": "704x396"}
 WARM_UP_S = 3.0
 #: Where Emacs looks for its settings, which are one line.
 EMACS_SETTINGS = Path("/tmp/emacs.d")
+#: Vim inserts not by a key `i`: a disk that is slow today lets vim lose it, and of what is then typed as commands not all is to be seen. Without
+#: -N (nocompatible) what the terminal answers to its questions begins with an escape that ends the inserting.
+EDITORS = {
+    "vim": ("vim", "-N", "-u", "NONE", "-n", "-c", "startinsert"),
+    "emacs": ("emacs", "-nw", "--no-splash", "--no-site-file", "--no-site-lisp", f"--init-directory={EMACS_SETTINGS}"),
+}
 
 
 @dataclass
@@ -69,6 +76,14 @@ def rewind(title: str = "film") -> None:
     time.sleep(desk.SETTLE_S)
 
 
+def player(title: str, geometry: str) -> tuple[str, ...]:
+    """mpv, drawing through X, without sound, again and again; what it plays and how it is spoken to comes behind."""
+    return (
+        "mpv", "--no-config", "--vo=x11", "--no-audio", "--loop-file=inf", "--no-terminal", "--osc=no", "--no-osd-bar",
+        "--load-scripts=no", "--cursor-autohide=no", "--stop-screensaver=no", f"--title={title}", f"--geometry={geometry}",
+    )
+
+
 def film(size: str = "small", title: str = "film", position: str = "+20+20") -> Application:
     """mpv with the film of that size, from memory, without sound, again and again."""
     if size not in FILM_GEOMETRY:
@@ -78,29 +93,24 @@ def film(size: str = "small", title: str = "film", position: str = "+20+20") -> 
     if not copy.exists():
         copy.write_bytes(source.read_bytes())
     group = desk.Group(title)
-    group.start(
-        "mpv", "--no-config", "--vo=x11", "--no-audio", "--loop-file=inf", "--no-terminal", "--osc=no", "--no-osd-bar",
-        "--load-scripts=no", "--cursor-autohide=no", "--stop-screensaver=no", f"--title={title}",
-        f"--geometry={FILM_GEOMETRY[size]}{position}", "--vd-lavc-threads=1", f"--input-ipc-server={_mpv_socket(title)}", str(copy),
-    )
+    group.start(*player(title, FILM_GEOMETRY[size] + position), "--vd-lavc-threads=1", f"--input-ipc-server={_mpv_socket(title)}", str(copy))
     desk.wait_until(lambda: desk.person("watch", title, "--seconds", "1")["intervals_ns"], f"the first frame of {source.name}")
     return Application(title, group, title)
 
 
+def in_terminal(title: str, command: Sequence[str]) -> tuple[str, ...]:
+    """xterm with a program in it."""
+    return ("xterm", "-T", title, "-geometry", "80x24+40+40", "-e", *command)
+
+
 def editor(which: str) -> Application:
     """vim or emacs in a terminal, typed into."""
-    # Not by a key `i`: a disk that is slow today lets vim lose it, and of what is then typed as commands not all is to be seen. Without
-    # -N (nocompatible) what the terminal answers to its questions begins with an escape that ends the inserting.
-    commands = {
-        "vim": ("vim", "-N", "-u", "NONE", "-n", "-c", "startinsert"),
-        "emacs": ("emacs", "-nw", "--no-splash", "--no-site-file", "--no-site-lisp", f"--init-directory={EMACS_SETTINGS}"),
-    }
     if which == "emacs":
         # As at a second start: at the first one it compiles its own Lisp for minutes of the guest's time.
         EMACS_SETTINGS.mkdir(exist_ok=True)
         (EMACS_SETTINGS / "early-init.el").write_text("(setq native-comp-jit-compilation nil)\n")
     group = desk.Group(which)
-    group.start("xterm", "-T", which, "-geometry", "80x24+40+40", "-e", *commands[which])
+    group.start(*in_terminal(which, EDITORS[which]))
     desk.wait_until(lambda: desk.processes(which), f"{which} in its terminal")
     desk.wait_until(group.at_rest, f"{which} at rest")
     return Application(which, group, which, "type")

@@ -32,7 +32,7 @@ class Machine:
         self.script("fakes/apt-get", APT_GET)
         self.script("fakes/apt-cache", 'echo "  Candidate: $(grep "^$2 " "$HERE/candidates" | cut -d " " -f 2)"')
         self.script("fakes/dpkg-query", "echo installed")
-        self.script("fakes/sudo", '"$@"')
+        self.script("fakes/sudo", '[ "$1" != -n ] || shift; "$@"')
         self.script("fakes/clang-19", "")
         self.rust("shelf", "1.96.0")
         self.apt(rustc="1.63.0+dfsg1-2", rustc_web="1.96.0+dfsg1-1~deb12u2")
@@ -73,6 +73,19 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     """A Debian 12, with its security updates, on which nobody has installed Rust."""
     return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("sudo", ["", "echo 'sudo: a password is required' >&2; exit 1"])
+def test_who_cannot_be_root_is_told_so_at_once(machine: Machine, sudo: str):
+    """A user without sudo, or whom it refuses, is told what needs root and how to come by it; apt-get is not called."""
+    machine.script("fakes/id", '[ "$1" = -un ] && echo somebody || echo 1000')
+    machine.script("fakes/sudo", sudo)
+    if not sudo:
+        (machine.home / "fakes" / "sudo").unlink()
+    done = machine.setup()
+    assert done.returncode == 1 and machine.asked() == ""
+    assert "cannot install" in done.stderr and "somebody" in done.stderr and "adduser somebody sudo" in done.stderr
+    assert ("a password is required" if sudo else "there is no sudo") in done.stderr
 
 
 @pytest.mark.parametrize("where", ["fakes", ".cargo/bin"])
