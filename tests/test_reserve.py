@@ -264,6 +264,30 @@ def test_a_user_may_ask_within_limits(guest: Guest) -> None:
     assert ask(pids[1], 20) == 0, "there is room again"
 
 
+#: Threads of one process: more than there are places for all that wait for a reservation or a release.
+CROWD = 5_000
+
+
+def test_a_reservation_of_thousands_of_threads_keeps_nobody_out(guest: Guest) -> None:
+    """A user asks for a reservation for a process of five thousand threads that sleep and wake: three programs that begin then beside ten that spin, and
+    wait for each other, keep all of their periods by their specification, and a cooperative one its timers."""
+    _specify(guest, LINE)
+    guest.background(f"prlimit --nproc={2 * CROWD} runuser -u person -- waking {CROWD}")
+    guest.wait_for(lambda: int(guest.check("cut -d/ -f2 /proc/loadavg").split()[0]) >= CROWD, "they are all there", 60)
+    # Less than they use, or they would run by that at once, and wait for nothing.
+    guest.check("limelight spec request $(pgrep -x waking) 1 100", "person")
+    # Each has slept for 1 to 3 s by the end, a few times, and has waited for the CPU each time.
+    guest.background("hogs spinning 10")
+    guest.check("sleep 8")
+    assert [(held["name"], held["state"]) for held in _list(guest)] == [("waking", "admitted")]
+    # By periods of different lengths each comes to wait for each.
+    programs = guest.script("periods", "-", *(f"/usr/local/bin/reserved 5000 {period_us} 3" for period_us in (30000, 31000, 37000)))["programs"]
+    player, = guest.script("adaptive", "spinning", 0, "--seconds=3,--period-us=20003,--seed=1")
+    print(programs, player)
+    assert [(seen["periods"] >= 80, seen["missed"]) for seen in programs] == [(True, 0)] * 3
+    assert player["kept"] >= 0.99 * player["timers"] > 0
+
+
 def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
     """What has ended and is still there for its parent to ask for can have none: nothing would end that."""
     guest.start_limelight()

@@ -57,8 +57,7 @@ struct reserve_ctx {
 	u64 window_ns;		/* it is a child that draws on its parent's, and may for so much CPU; 0: it is its process's own */
 	u64 charged_at_ns;	/* until when a reservation that it held before has been charged */
 	struct ll_period left;	/* what was left of that one's period */
-	u32 has_item;
-	u32 item;		/* its number in the queues of reservations */
+	u64 held;		/* its number in the queues of reservations, and who that counts for: see hold_item(); 0: none */
 	u32 queue;		/* the one it is in; 0: in none */
 	u32 queue_cpu;		/* and that queue's CPU */
 };
