@@ -187,6 +187,25 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
     _assert_timely(other)
 
 
+#: As many as a user may have.
+GROUPS = 32
+
+
+def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -> None:
+    """Four users have as many groups as each may have: two players of a fifth, in one group, run as many events, though one's take four times as long."""
+    guest.start_limelight()
+    member = "adaptive --seconds=600 --period-us=1000000 --timer-us=10 --event-us=0"
+    for user in range(2000, 2004):
+        guest.check(f"setsid setpriv --reuid={user} --regid={user} --clear-groups sh -c 'for i in $(seq {GROUPS}); do {member} --group=$i & done; wait' "
+                    ">/dev/null 2>&1 </dev/null &")
+    guest.wait_for(lambda: sum(one["processes"] for one in guest.status()["cooperative"]["users"]) == 4 * GROUPS, "they have their pages", 30)
+    # Each has its timer once a second, and calls then.
+    guest.check("sleep 3")
+    players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{_player(n, f'--event-us={50 * 4 ** n}', '--group=7')}" for n in range(2)))
+    print(players)
+    assert jain([player["events"] for player in players]) >= JAIN
+
+
 @on(replace(LIMELIGHT, **FOUR))
 def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four

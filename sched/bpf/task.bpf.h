@@ -166,8 +166,6 @@ struct cpu_ctx {
 	u64 coop_told_ns;	/* and the end of the slice that it was told */
 	u64 coop_now_ns;	/* coop_now() when the dispatch, or the stint, began that is looked at */
 	u64 first_release[NR_TIMED_QUEUES];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
-	u32 unused_group;	/* of find_group(): in locals the verifier would follow each of their values */
-	u32 groups_of_user;
 	u32 coop_threads;	/* cooperative threads that stay on this CPU: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
 	u64 runs_deadline_ns;	/* the running task's deadline, where it runs on its reservation; else 0 */
