@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -194,7 +195,8 @@ def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> N
     # The third is admitted when S_load has decayed far enough twice, and one is given back every fourth pass: 14 s, and two passes more.
     change, end, last = 22, 30, 40
     programs = [f"/usr/local/bin/reserved{n} 1000 100000 {last if n == 2 else end} {change} {38000 + 1000 * n}" for n in range(3)]
-    seen = guest.script("periods", "-", *programs)["seconds"]
+    explain = "limelight explain $(pgrep -x reserved2) >/run/explained"
+    seen = guest.script("periods", "-", "--at", change + 7, explain, *programs)["seconds"]
 
     def states(least_s: float, most_s: float) -> list[dict]:
         return [{held["name"]: held["state"] for held in view["reservations"]} for view in seen if least_s <= view["at_s"] <= most_s]
@@ -203,6 +205,12 @@ def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> N
     assert all_three in states(0, change)
     # It used most; they share out 114 %, of which R_load is more than 90 % after four seconds. A look a second.
     assert all_three | {"reserved2": "revoked"} in states(change + 1, change + 7)
+    # The third, at the time of its 40 % of 114; and R_max.
+    told = guest.check("cat /run/explained")
+    print(told)
+    load, most, own = map(float, re.search(r"took ([0-9.]+) % of it, of which they may have ([0-9.]+) %.* ([0-9.]+) %", told).groups())
+    assert load > most == 90
+    assert 20 < own < 45
     assert all(view.get(name) == "admitted" for view in states(change, end - 1) for name in ("reserved0", "reserved1"))
     assert {"reserved2": "admitted"} in states(end, end + 9)
 
