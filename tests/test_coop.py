@@ -3,10 +3,12 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on
+from vmlab.assets import coop_run
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
@@ -93,6 +95,31 @@ def test_weights_divide_the_cpu_among_cooperative_threads(guest: Guest) -> None:
     weights = {0: 1024, 3: 526, 5: 335, 8: 172}
     players = _play(guest, "spinning", OTHERS, *(f"nice:{nice},{_player(number)}" for number, nice in enumerate(weights)))
     assert jain([player["cpu_ns"] / weight for player, weight in zip(players, weights.values())]) >= JAIN
+    for player in players:
+        _assert_timely(player)
+
+
+def test_a_weight_that_changes_counts_from_then_on(guest: Guest) -> None:
+    """One of two players becomes nicer by 5 in the middle of its 8 s: before, each has a sixth of the CPU, and after, each by its weight; and both have all
+    their timers, those after the change, too."""
+    players = _play(guest, "spinning", OTHERS, _player(0, "--seconds=8"), f"renice:5@4,{_player(1, '--seconds=8')}")
+    before_after = 335 / (5 * 1024 + 335), 1024 / (5 * 1024 + 335)
+    expected = [1 / 6 + before_after[1], 1 / 6 + before_after[0]]
+    print(players)
+    # That nothing changes would be 0.95, and that it counts from the beginning 0.90.
+    assert jain([player["cpu_ns"] / share for player, share in zip(players, expected)]) >= 0.99
+    for player in players:
+        _assert_timely(player)
+
+
+def test_a_light_cgroups_player_has_its_share_and_its_timers(guest: Guest) -> None:
+    """Of two players the one whose cgroup weighs a tenth of the other's has a tenth of that one's CPU, and either has all its timers: those of the light one
+    take a seventh of its share."""
+    guest.check("echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; cd /sys/fs/cgroup; mkdir heavy light; echo 100 >heavy/cpu.weight; echo 10 >light/cpu.weight")
+    players = _play(guest, "spinning", OTHERS, f"cgroup:heavy,{_player(0, '--seconds=6')}", f"cgroup:light,{_player(1, '--seconds=6', '--timer-us=50')}")
+    print(players)
+    # Of some 60 slices that it has in this time a few more or less; of equals it would be 0.6.
+    assert jain([player["cpu_ns"] / weight for player, weight in zip(players, (100, 10))]) >= JAIN
     for player in players:
         _assert_timely(player)
 
@@ -185,6 +212,25 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
     assert jain([one["events"], other["events"]]) >= JAIN
     _assert_timely(one)
     _assert_timely(other)
+
+
+#: As many as a user may have.
+GROUPS = 32
+
+
+def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -> None:
+    """Four users have as many groups as each may have: two players of a fifth, in one group, run as many events, though one's take four times as long."""
+    guest.start_limelight()
+    member = "adaptive --seconds=600 --period-us=1000000 --timer-us=10 --event-us=0"
+    for user in range(2000, 2004):
+        guest.check(f"setsid setpriv --reuid={user} --regid={user} --clear-groups sh -c 'for i in $(seq {GROUPS}); do {member} --group=$i & done; wait' "
+                    ">/dev/null 2>&1 </dev/null &")
+    guest.wait_for(lambda: sum(one["processes"] for one in guest.status()["cooperative"]["users"]) == 4 * GROUPS, "they have their pages", 30)
+    # Each has its timer once a second, and calls then.
+    guest.check("sleep 3")
+    players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{_player(n, f'--event-us={50 * 4 ** n}', '--group=7')}" for n in range(2)))
+    print(players)
+    assert jain([player["events"] for player in players]) >= JAIN
 
 
 @on(replace(LIMELIGHT, **FOUR))
@@ -305,6 +351,32 @@ def test_a_release_does_not_beat_who_serves_the_person(guest: Guest) -> None:
     assert guest.rated()["xclient"]["class"] == "HUCIN"
     # 5 to 6 % of 4 s.
     assert sum(player["cpu_ns"] for player in players) <= 0.07 * 4e9
+
+
+@on(DESKTOP)
+def test_who_is_seen_keeps_class_and_releases(guest: Guest) -> None:
+    """A client that wakes every 20 ms and is seen (HUCOUT) polls cooperatively: beside another of its class, which spins, and ten of class OTHER it stays of
+    its class, and its timers come within 1 ms."""
+    guest.start_limelight()
+    programs = coop_run(Path(__file__).resolve().parents[1])
+    for path in programs:
+        guest.machine.put(path)
+    guest.check(f"install -m 755 {' '.join(f'/root/in/{path.name}' for path in programs)} /usr/local/bin; mkdir -p -m 1777 /run/test")
+    animated = "--period-us 20000 --period-work-us 100 --draw-px 200"
+    due = guest.background(f"coop-run xclient --title due --geometry 300x200+0+0 {animated} --out /run/test/due.json", user="person")
+    guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --period-us 100000 --draw-px 200", user="person")
+    guest.background("hogs spinning 10")
+    guest.wait_for(lambda: [one["class"] for one in guest.status()["processes"] if one["name"] == "xclient"] == ["HUCOUT"] * 2, "both are HUCOUT", 20)
+    guest.check("sleep 3")
+    seen = guest.status()
+    assert {one["class"] for one in seen["processes"] if one["pid"] == due} == {"HUCOUT"}
+    assert seen["cooperative"]["users"][0]["processes"] == 1
+    guest.check(f"kill {due}; until [ -s /run/test/due.json ]; do sleep 0.1; done")
+    late = json.loads(guest.check("cat /run/test/due.json"))["lateness_ns"][-90:]
+    print(sorted(late)[-10:])
+    # The last 2 s; at its end it is sent a signal.
+    assert len(late) == 90
+    assert sorted(late)[-2] / 1e6 <= LATE_WORST_MS
 
 
 def test_a_page_full_of_nonsense_harms_nobody(guest: Guest) -> None:

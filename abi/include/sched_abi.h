@@ -160,6 +160,10 @@ struct ll_reservation {
 	u32 wanting;		/* of these, the ones that run or want to */
 	u32 slept;		/* since its period began nobody wanted the CPU for a while, by intent */
 	u32 overdue;		/* the deadline has passed with budget left */
+	u32 judged_load_ppm;	/* revoked: R_load of its CPU at that moment ... */
+	u32 judged_max_ppm;	/* ... was more than this, R_max, ... */
+	u32 judged_use_ppm;	/* ... and this much was what it had got on the reservation in the window */
+	u32 pad;
 };
 
 /* What reservations take of one CPU, in parts per million of it. Map `loads`, key: CPU. Writer: BPF, once a second. */
@@ -241,7 +245,7 @@ _Static_assert(sizeof(struct ll_consents) == 136, "struct ll_consents crosses th
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
 _Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");
-_Static_assert(sizeof(struct ll_reservation) == 144, "struct ll_reservation crosses the boundary");
+_Static_assert(sizeof(struct ll_reservation) == 160, "struct ll_reservation crosses the boundary");
 _Static_assert(sizeof(struct ll_cpu_load) == 16, "struct ll_cpu_load crosses the boundary");
 _Static_assert(sizeof(struct ll_identify_args) == 24, "struct ll_identify_args crosses the boundary");
 _Static_assert(sizeof(struct ll_reserve_args) == 40, "struct ll_reserve_args crosses the boundary");

@@ -121,7 +121,8 @@ fn name(view: &Value, pid: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limelight_daemon::view::ExplainView;
+    use limelight_abi::sched::{LL_RESERVATION_ADMITTED, LL_RESERVATION_REVOKED, LL_SPEC_REVOCABLE, ll_reservation};
+    use limelight_daemon::view::{ExplainView, ReservationStatus};
     use limelight_policy::{Edge, Event, GivenKind, HubRole, State, step};
     use std::collections::BTreeMap;
 
@@ -236,6 +237,42 @@ mod tests {
         assert_eq!(of(999, 1900), "cc (999): HUCOUT: a login, or started by one, for 1900 ms of CPU more\n");
         assert!(of(999, 0).starts_with("cc (999): OTHER: a login"), "{}", of(999, 0));
         assert!(of(300, 1900).starts_with("vim (300): HUCIN, 5 s left"), "{}", of(300, 1900));
+    }
+
+    /// Beside its class a process is told what it holds: while that is admitted, what it serves; when it was taken back, why.
+    #[test]
+    fn a_reservation_is_told_beside_the_class() {
+        let of = |pid, state| {
+            text(&json_of(&figure_5(), pid, |view| {
+                let held = ll_reservation {
+                    runtime_ns: 5_000_000,
+                    period_ns: 30_000_000,
+                    state,
+                    flags: LL_SPEC_REVOCABLE,
+                    home: 1,
+                    judged_load_ppm: 962_000,
+                    judged_max_ppm: 900_000,
+                    judged_use_ppm: 410_000,
+                    ..ll_reservation::default()
+                };
+                view.reservation = Some(ReservationStatus::of(&held, "/usr/bin/vim".to_owned(), 3.0, 12));
+            }))
+        };
+        let admitted = of(300, LL_RESERVATION_ADMITTED);
+        assert!(
+            admitted.starts_with("vim (300): HUCIN, 5 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim\n  a"),
+            "{admitted}"
+        );
+        assert!(
+            admitted.contains("a reservation of 5 ms in every 30 ms, on CPU 1, serves it before all classes"),
+            "{admitted}"
+        );
+        assert!(admitted.ends_with("\n  R: it may be taken back when there is too much load\n"), "{admitted}");
+        let revoked = of(999, LL_RESERVATION_REVOKED);
+        assert!(revoked.starts_with("cc (999): OTHER: it neither"), "{revoked}");
+        let why = "taken back 12 s ago: those of CPU 1 took 96.2 % of it, of which they may have 90.0 %, and of those that may be taken \
+                   back it used up most, 41.0 %;";
+        assert!(revoked.contains(why), "{revoked}");
     }
 
     /// A process nothing is known of is of class OTHER, in words.

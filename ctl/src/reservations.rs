@@ -76,9 +76,13 @@ pub fn sentence(held: &Value) -> String {
             held["since_s"]
         ),
         Some("revoked") => format!(
-            "its reservation of {asked} was taken back {} s ago: those of its CPU took too much, and of those that may be taken back \
-             it used up most; it is given back when there is room",
-            held["since_s"]
+            "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
+             those that may be taken back it used up most, {} %; it is given back when there is room",
+            held["since_s"],
+            held["cpu"],
+            tenths(&held["judged"]["load_pct"]),
+            tenths(&held["judged"]["max_pct"]),
+            tenths(&held["judged"]["use_pct"])
         ),
         _ => format!("its reservation of {asked} is no longer in force"),
     }
@@ -101,7 +105,7 @@ fn flag(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limelight_daemon::view::{ReservationStatus, Reservations, ReservedCpu};
+    use limelight_daemon::view::{Judgement, ReservationStatus, Reservations, ReservedCpu};
     use limelight_spec::fields::FLAG_LETTERS;
 
     fn held(state: &'static str) -> ReservationStatus {
@@ -121,6 +125,7 @@ mod tests {
             inheritable: true,
             revocable: false,
             login: false,
+            judged: (state == "revoked").then_some(Judgement { load_pct: 97.04, max_pct: 90.0, use_pct: 41.5 }),
         }
     }
 
@@ -179,7 +184,7 @@ mod tests {
         for (state, expected) in [
             ("admitted", "on CPU 1"),
             ("refused", "no CPU has room"),
-            ("revoked", "taken back 12 s ago"),
+            ("revoked", "taken back 12 s ago: those of CPU 1 took 97.0 % of it, of which they may have 90.0 %"),
             ("ended", "no longer"),
         ] {
             let sentence = sentence(&serde_json::to_value(held(state)).unwrap());

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use limelight_abi::sched::{
-    LL_SPEC_INHERITABLE, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats, ll_reservation,
+    LL_RESERVATION_REVOKED, LL_SPEC_INHERITABLE, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats,
+    ll_reservation,
 };
 use limelight_policy::{Class, Explanation, GraphView};
 use serde::{Deserialize, Serialize};
@@ -224,6 +225,31 @@ pub struct ReservationStatus {
     pub revocable: bool,
     /// It is a way to log in: root's processes of it, and what they start, are before all best-effort ones for a while.
     pub login: bool,
+    /// Of one that was taken back: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judgement>,
+}
+
+/// What a reservation was judged by when it was taken back, in per cent of its CPU.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Judgement {
+    /// `R_load`, before any was taken back.
+    pub load_pct: f64,
+    /// `R_max`, which that was above.
+    pub max_pct: f64,
+    /// What this one had got on the reservation in the four seconds before.
+    pub use_pct: f64,
+}
+
+impl Judgement {
+    fn of(held: &ll_reservation) -> Option<Self> {
+        let pct = |ppm: u32| f64::from(ppm) / 1e4;
+        (held.state == LL_RESERVATION_REVOKED).then(|| Self {
+            load_pct: pct(held.judged_load_ppm),
+            max_pct: pct(held.judged_max_ppm),
+            use_pct: pct(held.judged_use_ppm),
+        })
+    }
 }
 
 impl ReservationStatus {
@@ -246,6 +272,7 @@ impl ReservationStatus {
             inheritable: held.flags & LL_SPEC_INHERITABLE != 0,
             revocable: held.flags & LL_SPEC_REVOCABLE != 0,
             login: held.flags & LL_SPEC_LOGIN != 0,
+            judged: Judgement::of(held),
         }
     }
 }

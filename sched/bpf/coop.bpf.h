@@ -22,44 +22,8 @@
 #ifndef LIMELIGHT_COOP_H
 #define LIMELIGHT_COOP_H
 
-/* Cooperative threads by user id, root's too; no entry is none. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, COOP_MAX_PAGES);
-	__type(key, u32);
-	__type(value, u32);
-} coop_users SEC(".maps");
-
-/* A quarter of a CPU's release queue: who is refused is as who has no page. Root is not limited. */
-enum { COOP_MAX_THREADS_OF_USER = LL_HEAP_ROOM / 4 };
-
-/* May @uid have one more cooperative thread? Then it has. */
-static bool admit_user(u32 uid)
-{
-	u32 none = 0, *threads;
-
-	threads = bpf_map_lookup_elem(&coop_users, &uid);
-	if (!threads) {
-		bpf_map_update_elem(&coop_users, &uid, &none, BPF_NOEXIST);
-		threads = bpf_map_lookup_elem(&coop_users, &uid);
-	}
-	if (!threads)
-		return false;
-	if (!uid || *threads < COOP_MAX_THREADS_OF_USER) {
-		__sync_fetch_and_add(threads, 1);
-		return true;
-	}
-	return false;
-}
-
-/* One cooperative thread of @uid less. A user's last one may leave while another comes: then that is one more than allowed. */
-static void dismiss_user(u32 uid)
-{
-	u32 *threads = bpf_map_lookup_elem(&coop_users, &uid);
-
-	if (threads && __sync_fetch_and_sub(threads, 1) == 1)
-		bpf_map_delete_elem(&coop_users, &uid);
-}
+/* Cooperative threads. */
+struct user_counts coop_users SEC(".maps");
 
 /* The id that @p has for itself. */
 static u32 own_tid(struct task_struct *p)
@@ -162,7 +126,7 @@ static void leave_coop(struct task_ctx *tctx)
 	withdraw_coop(tctx);
 	leave_group(tctx);
 	release_pids[tctx->coop.item & (LL_HEAP_ITEMS - 1)] = 0;
-	dismiss_user(tctx->coop.uid);
+	dismiss_user(&coop_users, tctx->coop.uid);
 	leave_home(tctx);
 	tctx->coop.cell = 0;
 	tctx->coop.rate_pm = 0;
@@ -294,11 +258,11 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 	tid = own_tid(p);
 	cell = find_cell(number, tid);
 	uid = BPF_CORE_READ(p, real_cred, uid.val);
-	if (!cell || !admit_user(uid))
+	if (!cell || !admit_user(&coop_users, uid, MAX_ITEMS_OF_USER))
 		return false;
 	item = take_item(p->pid);
 	if (item == LL_HEAP_ITEMS) {
-		dismiss_user(uid);
+		dismiss_user(&coop_users, uid);
 		return false;
 	}
 	tctx->coop = (struct coop_ctx){

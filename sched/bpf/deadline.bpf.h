@@ -53,19 +53,18 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 	withdraw_reserved(tctx);
 	if (!r)
 		return;
-	if (!tctx->reserve.has_item) {
-		item = take_item(p->pid);
-		if (item == LL_HEAP_ITEMS)
-			return;
-		tctx->reserve.item = item;
-		tctx->reserve.has_item = 1;
-	}
+	if (!hold_item(p, tctx))
+		return;
+	/* Another CPU may have had it leave its reservation meanwhile. */
+	item = reserved_item(tctx);
+	if (item >= LL_HEAP_ITEMS)
+		return;
 	queue = is_entitled(r, now) ? QUEUE_DEADLINES : QUEUE_STARTS;
 	key = queue == QUEUE_DEADLINES ? r->deadline_ns : r->start_ns;
 	/* Before: a dispatch on its home may find it there, and change it, at once (look_again()). */
 	tctx->reserve.queue_cpu = r->home;
 	tctx->reserve.queue = queue;
-	if (!change_queue(r->home, queue, tctx->reserve.item, key))
+	if (!change_queue(r->home, queue, item, key))
 		tctx->reserve.queue = 0;
 }
 
@@ -106,7 +105,7 @@ static struct task_struct *task_of_item(u32 item, struct task_ctx **tctx)
 	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
 
 	*tctx = p ? task_ctx_of(p) : NULL;
-	if (*tctx && (*tctx)->reserve.has_item && (*tctx)->reserve.item == item)
+	if (*tctx && reserved_item(*tctx) == item)
 		return p;
 	if (p)
 		bpf_task_release(p);

@@ -13,8 +13,13 @@
 #define LIMELIGHT_GROUP_H
 
 enum {
-	COOP_MAX_GROUPS = 128,
-	COOP_MAX_GROUPS_OF_USER = 32,	/* whoever has more has their threads alone in groups of their own */
+	/*
+	 * One for each CPU of each group; a user but root who has more has their threads alone in groups of their own. There is room for the
+	 * groups of sixteen users, as for their threads and their pages; each takes 16 KiB, most of that for its heap, 8 MiB in all.
+	 */
+	COOP_MAX_GROUPS_OF_USER = 32,
+	COOP_MAX_GROUPS = 512,		/* a power of two */
+	COOP_GROUPS_TRIED = 64,		/* to find an unused one, at a call; the next call looks on */
 	GROUP_IN_THE_MAKING = 1U << 31,
 };
 
@@ -35,6 +40,25 @@ struct {
 	__type(key, u32);
 	__type(value, struct coop_group);
 } coop_groups SEC(".maps");
+
+/* Their numbers. An entry is there from a little after its group is made until a little after its last member has left. */
+struct group_key {
+	u64 name;
+	u64 cpu;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, COOP_MAX_GROUPS);
+	__type(key, struct group_key);
+	__type(value, u32);
+} group_numbers SEC(".maps");
+
+/* Those of each user who owns some. */
+struct user_counts group_users SEC(".maps");
+
+/* Where an unused one is looked for next. */
+u32 next_group;
 
 /* As release_places, in the heaps of groups. */
 u16 group_places[LL_HEAP_ITEMS];
@@ -71,13 +95,24 @@ static u64 least_of_group(const struct task_ctx *tctx)
 	return tctx->coop.group && group ? group->least : COOP_ABI_NEVER;
 }
 
+/* One member of @group less. Its name is its own for as long as it has one. */
+static void drop_member(struct coop_group *group)
+{
+	struct group_key key = { .name = group->name, .cpu = group->cpu };
+
+	if (__sync_fetch_and_sub(&group->members, 1) != 1)
+		return;
+	bpf_map_delete_elem(&group_numbers, &key);
+	dismiss_user(&group_users, key.name >> LL_GROUP_UID_SHIFT);
+}
+
 static void leave_group(struct task_ctx *tctx)
 {
 	struct coop_group *group = group_of(tctx->coop.group);
 
 	if (!tctx->coop.group || !group)
 		return;
-	__sync_fetch_and_sub(&group->members, 1);
+	drop_member(group);
 	__sync_fetch_and_sub(&coop_grouped, 1);
 	tctx->coop.group = 0;
 	tctx->coop.gid = 0;
@@ -96,47 +131,57 @@ static bool enter_group(struct coop_group *group, u64 name, s32 cpu)
 	/* Its last member may have left before we came, and somebody else have taken it. */
 	if (group->name == name && group->cpu == cpu)
 		return true;
-	__sync_fetch_and_sub(&group->members, 1);
+	drop_member(group);
 	return false;
 }
 
-/* A new group, in @unused; 0 where another one was faster. */
-static u32 make_group(u32 unused, u64 name, s32 cpu)
+/* A group that is nobody's, with one member and the name; 0 where none is found. */
+static u32 make_group(u64 name, s32 cpu)
 {
-	struct coop_group *group = group_of(unused);
+	struct coop_group *group;
+	u32 i, number, first = next_group;
 
-	if (!unused || !group || __sync_val_compare_and_swap(&group->members, 0, GROUP_IN_THE_MAKING | 1))
-		return 0;
-	group->name = name;
-	group->cpu = cpu;
-	__sync_fetch_and_and(&group->members, ~GROUP_IN_THE_MAKING);
-	return unused;
+	bpf_for(i, 0, COOP_GROUPS_TRIED) {
+		number = (first + i) & (COOP_MAX_GROUPS - 1);
+		group = number ? group_of(number) : NULL;
+		if (!group || group->members || __sync_val_compare_and_swap(&group->members, 0, GROUP_IN_THE_MAKING | 1))
+			continue;
+		next_group = number + 1;
+		group->name = name;
+		group->cpu = cpu;
+		__sync_fetch_and_and(&group->members, ~GROUP_IN_THE_MAKING);
+		return number;
+	}
+	next_group = first + COOP_GROUPS_TRIED;
+	return 0;
 }
 
 /*
- * Become a member of the group @name on @cpu, a new one if need be. Its number; 0 where there is no room, or where two come at once: the next call
- * tries again.
+ * Become a member of the group @name on @cpu, a new one if need be. Its number; 0 where there is no room, where two come at once, or the last one is
+ * just leaving: the next call tries again.
  */
 static u32 find_group(u64 name, s32 cpu)
 {
-	struct cpu_ctx *cctx = this_cpu_ctx();
+	struct group_key key = { .name = name, .cpu = cpu };
+	u32 *found = bpf_map_lookup_elem(&group_numbers, &key), uid = name >> LL_GROUP_UID_SHIFT, number;
 	struct coop_group *group;
-	u32 number;
 
-	cctx->unused_group = 0;
-	cctx->groups_of_user = 0;
-	bpf_for(number, 1, COOP_MAX_GROUPS) {
+	if (found) {
+		number = READ_ONCE(*found);
 		group = group_of(number);
-		if (!group)
-			break;
-		if (enter_group(group, name, cpu))
-			return number;
-		if (!group->members)
-			cctx->unused_group = number;
-		else if (group->name >> LL_GROUP_UID_SHIFT == name >> LL_GROUP_UID_SHIFT)
-			cctx->groups_of_user++;
+		return group && enter_group(group, name, cpu) ? number : 0;
 	}
-	return cctx->groups_of_user < COOP_MAX_GROUPS_OF_USER ? make_group(cctx->unused_group, name, cpu) : 0;
+	if (!admit_user(&group_users, uid, COOP_MAX_GROUPS_OF_USER))
+		return 0;
+	number = make_group(name, cpu);
+	if (number && !bpf_map_update_elem(&group_numbers, &key, &number, BPF_NOEXIST))
+		return number;
+	/* Nobody else has found it by its name. */
+	group = group_of(number);
+	if (number && group)
+		__sync_fetch_and_sub(&group->members, 1);
+	dismiss_user(&group_users, uid);
+	return 0;
 }
 
 /* Has @tctx, of some group and with page @number, entered it before its consents changed for the last time? */

@@ -52,17 +52,30 @@ static u32 victim_of(u32 cpu)
 	return victim;
 }
 
+/* What @number, which is about to be taken back, is judged by: for the person who asks why. */
+static void note_judgement(u32 number, u32 load_ppm)
+{
+	struct reservation *reservation = reservation_of(number);
+
+	if (!reservation)
+		return;
+	reservation->r.judged_load_ppm = load_ppm;
+	reservation->r.judged_max_ppm = load_max_ppm;
+	reservation->r.judged_use_ppm = window_use_us(&reservation->r) / LL_LOAD_SAMPLES;
+}
+
 /* Bring the load of @cpu below R_hi, where it is above R_max. */
 static void relieve(u32 cpu, struct cpu_ctx *cctx)
 {
-	u32 i, victim;
+	u32 i, victim, load_ppm = cctx->load.recent_ppm;
 
-	if (cctx->load.recent_ppm <= load_max_ppm)
+	if (load_ppm <= load_max_ppm)
 		return;
 	bpf_for(i, 0, MAX_REVOKED_AT_ONCE) {
 		if (cctx->load.recent_ppm < load_high_ppm)
 			break;
 		victim = victim_of(cpu);
+		note_judgement(victim, load_ppm);
 		if (!victim || !end_reservation(victim, LL_RESERVATION_ADMITTED, LL_RESERVATION_REVOKED))
 			break;
 		count(LL_STAT_reserved_revoked);

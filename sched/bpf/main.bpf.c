@@ -25,11 +25,10 @@
  * locks.bpf.h    who holds what a HuC task waits for
  * coop.bpf.h     cooperative threads: what they say and are told
  * release.bpf.h  when they are due                group.bpf.h   who of them goes first
- * login.bpf.h    who is not to be locked out
+ * login.bpf.h    who is not to be locked out      users.bpf.h   what each user may have
  * reserve.bpf.h  reservations: who has one        deadline.bpf.h  and by when it is to be kept
  * load.bpf.h     how much load they make, and who loses one for that
- * slice.bpf.h    how long who runs may do so
- * math/          the arithmetic, tested on the host
+ * slice.bpf.h    how long who runs may do so      math/         the arithmetic, tested on the host
  */
 #include <scx/common.bpf.h>
 #include <bpf_experimental.h>
@@ -55,6 +54,7 @@ enum { AT_ONCE_NS = 1000 };
 #include "cgroup.bpf.h"
 #include "queue.bpf.h"
 #include "share.bpf.h"
+#include "users.bpf.h"
 #include "release.bpf.h"
 #include "page.bpf.h"
 #include "group.bpf.h"

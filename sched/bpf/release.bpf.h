@@ -28,6 +28,22 @@ u16 release_places[LL_HEAP_ITEMS];
 /* The thread that each item stands for; 0: it is free. */
 u32 release_pids[LL_HEAP_ITEMS];
 
+/*
+ * Who may have how many items, so that who asks for many leaves some to others. A user but root has MAX_ITEMS_OF_USER for cooperative threads, and as
+ * many for threads of reservations, of whatever number of processes (a specification that may be inherited has no limit on those): so a user has an
+ * eighth of all items, and a quarter of any queue, of which a CPU has one for each class, and two for reservations. Who gets none is as who has no
+ * page, or goes by its class. Root is not limited.
+ *
+ * A reservation has MAX_ITEMS_OF_RESERVATION, so that a process of very many threads does not take all that its user has: of what is to be done
+ * within one C no more threads than that wait at once, unless it is for each other. The first few stay with who has waited once, since that is for
+ * nothing then the next time; what a process has beyond, a thread gives back when it sleeps, so that it is the waiting ones that have them.
+ */
+enum { MAX_ITEMS_OF_USER = LL_HEAP_ROOM / 4, MAX_ITEMS_OF_RESERVATION = 64, KEPT_ITEMS_OF_RESERVATION = 4 };
+
+/* Items of users' threads that hold reservations, and of the threads of each reservation: by its number, whoever has that meanwhile. */
+struct user_counts item_users SEC(".maps");
+u32 reserved_items[LL_MAX_RESERVATIONS];
+
 /* The first of timed queue @number of @cpu is @key. */
 static void set_first(u32 cpu, u32 number, u64 key)
 {
@@ -151,6 +167,74 @@ static u32 take_item(u32 pid)
 			return item;
 	}
 	return LL_HEAP_ITEMS;
+}
+
+/* The item of @tctx among reservations; more than there are where it has none. */
+static u32 reserved_item(const struct task_ctx *tctx)
+{
+	return (u16)tctx->reserve.held - 1;
+}
+
+/* What the reservation of @held, of which hold_item() has the parts, has of items. */
+static u32 *items_of(u64 held)
+{
+	return &reserved_items[(held >> 16) & (LL_MAX_RESERVATIONS - 1)];
+}
+
+static void return_held(u64 held)
+{
+	if (!held)
+		return;
+	release_pids[((u16)held - 1) & (LL_HEAP_ITEMS - 1)] = 0;
+	__sync_fetch_and_sub(items_of(held), 1);
+	dismiss_user(&item_users, held >> 32);
+}
+
+/* @tctx's task needs no number in the queues any more, or another one, since it has another pid. Of two CPUs that do this one does it. */
+static void return_item(struct task_ctx *tctx)
+{
+	return_held(__sync_lock_test_and_set(&tctx->reserve.held, 0));
+}
+
+/* Has its reservation so many that others of it may need what @tctx, whose task sleeps, has? */
+static bool is_item_wanted(const struct task_ctx *tctx)
+{
+	return tctx->reserve.held && *items_of(tctx->reserve.held) > KEPT_ITEMS_OF_RESERVATION;
+}
+
+/*
+ * Has @p, which waits, an item for its reservation, or does it get one now? What it holds is one word: item + 1, number of the reservation, and user.
+ * Whoever takes that away gives back what was counted, though it may hold something else by then, or be another user's.
+ */
+static bool hold_item(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 number = tctx->reserve.number, uid, item;
+	u64 held = (u64)number << 16;
+
+	if (tctx->reserve.held)
+		return true;
+	uid = BPF_CORE_READ(p, real_cred, uid.val);
+	if (__sync_fetch_and_add(items_of(held), 1) >= MAX_ITEMS_OF_RESERVATION)
+		goto none;
+	if (!admit_user(&item_users, uid, MAX_ITEMS_OF_USER))
+		goto none;
+	item = take_item(p->pid);
+	if (item == LL_HEAP_ITEMS) {
+		dismiss_user(&item_users, uid);
+		goto none;
+	}
+	held |= (u64)uid << 32 | (item + 1);
+	/* Another CPU may have found it one at this moment. */
+	if (__sync_val_compare_and_swap(&tctx->reserve.held, 0, held))
+		return_held(held);
+	/* Who had it leave its reservation at this moment has looked for an item, or will be seen to have done so here. */
+	if (*(volatile u32 *)&tctx->reserve.number == number)
+		return true;
+	return_item(tctx);
+	return false;
+none:
+	__sync_fetch_and_sub(items_of(held), 1);
+	return false;
 }
 
 /* The item of the first release of a queue; LL_HEAP_ITEMS where that is empty. */

@@ -306,15 +306,8 @@ static void free_reservation(u32 number, struct reservation *reservation)
 static void withdraw_reserved(struct task_ctx *tctx)
 {
 	if (tctx->reserve.queue)
-		change_queue(tctx->reserve.queue_cpu, tctx->reserve.queue, tctx->reserve.item, COOP_ABI_NEVER);
+		change_queue(tctx->reserve.queue_cpu, tctx->reserve.queue, reserved_item(tctx), COOP_ABI_NEVER);
 	tctx->reserve.queue = 0;
-}
-
-/* @tctx's task needs no number in the queues any more, or another one, since it has another pid. Of two CPUs that do this one does it. */
-static void return_item(struct task_ctx *tctx)
-{
-	if (__sync_lock_test_and_set(&tctx->reserve.has_item, 0))
-		release_pids[tctx->reserve.item & (LL_HEAP_ITEMS - 1)] = 0;
 }
 
 /* @tctx's task wants no CPU; @sleeps: by intent (Listing 1, line 7). */
@@ -325,6 +318,8 @@ static void wants_no_more(struct task_ctx *tctx, bool sleeps)
 	if (!tctx->reserve.wants || !reservation)
 		return;
 	tctx->reserve.wants = 0;
+	if (is_item_wanted(tctx))
+		return_item(tctx);
 	if (__sync_fetch_and_sub(&reservation->r.wanting, 1) == 1 && sleeps)
 		reservation->r.slept = 1;
 }

@@ -57,8 +57,7 @@ struct reserve_ctx {
 	u64 window_ns;		/* it is a child that draws on its parent's, and may for so much CPU; 0: it is its process's own */
 	u64 charged_at_ns;	/* until when a reservation that it held before has been charged */
 	struct ll_period left;	/* what was left of that one's period */
-	u32 has_item;
-	u32 item;		/* its number in the queues of reservations */
+	u64 held;		/* its number in the queues of reservations, and who that counts for: see hold_item(); 0: none */
 	u32 queue;		/* the one it is in; 0: in none */
 	u32 queue_cpu;		/* and that queue's CPU */
 };
@@ -167,8 +166,6 @@ struct cpu_ctx {
 	u64 coop_told_ns;	/* and the end of the slice that it was told */
 	u64 coop_now_ns;	/* coop_now() when the dispatch, or the stint, began that is looked at */
 	u64 first_release[NR_TIMED_QUEUES];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
-	u32 unused_group;	/* of find_group(): in locals the verifier would follow each of their values */
-	u32 groups_of_user;
 	u32 coop_threads;	/* cooperative threads that stay on this CPU: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
 	u64 runs_deadline_ns;	/* the running task's deadline, where it runs on its reservation; else 0 */

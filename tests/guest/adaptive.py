@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs cooperative programs beside a load: adaptive.py KIND COUNT PROGRAM... where each PROGRAM is one `adaptive`'s options in one word,
-separated by commas; before them who runs it, in which cgroup, on which CPU and how nice, where that matters: user:person,cgroup:NAME,cpu:2,nice:5.
-Prints what each of them saw."""
+separated by commas; before them who runs it, in which cgroup, on which CPU and how nice, where that matters: user:person,cgroup:NAME,cpu:2,nice:5; and
+how nice it becomes later, so many seconds after all begin to count: renice:5@2; and a copy of `adaptive`: program:PATH. Prints what each of them saw."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -24,7 +26,14 @@ def figures(text: str) -> dict:
     return seen
 
 
-def start(begin: str, words: list[str]) -> subprocess.Popen:
+def renice(program: subprocess.Popen, how: str, begin_ns: int) -> None:
+    """Has a program become as nice as `how` says, when it says so."""
+    nice, _, at_s = how.partition("@")
+    wait_s = (begin_ns - time.monotonic_ns()) / 1e9 + float(at_s)
+    threading.Timer(wait_s, lambda: os.setpriority(os.PRIO_PROCESS, program.pid, int(nice))).start()
+
+
+def start(begin_ns: int, words: list[str]) -> subprocess.Popen:
     """One program, as what its words begin with say."""
     given = {name: value for name, _, value in (word.partition(":") for word in words if not word.startswith("--"))}
     cgroup = Path("/sys/fs/cgroup", given.get("cgroup", ""))
@@ -39,14 +48,18 @@ def start(begin: str, words: list[str]) -> subprocess.Popen:
     before = ["taskset", "-c", given["cpu"]] if "cpu" in given else []
     before += ["nice", "-n", given["nice"]] if "nice" in given else []
     before += ["runuser", "-u", given["user"], "--"] if "user" in given else []
-    return subprocess.Popen([*before, "adaptive", begin, *options], stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+    command = [*before, given.get("program", "adaptive"), f"--begin-ns={begin_ns}", *options]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+    if "renice" in given:
+        renice(program, given["renice"], begin_ns)
+    return program
 
 
 def main() -> None:
     kind, count, *programs = sys.argv[1:]
     load = subprocess.Popen(["hogs", kind, count], stdout=subprocess.DEVNULL) if int(count) else None
     time.sleep(SETTLE_S)
-    begin = f"--begin-ns={time.monotonic_ns() + BEGIN_NS}"
+    begin = time.monotonic_ns() + BEGIN_NS
     running = [start(begin, program.split(",")) for program in programs]
     seen = [figures(program.communicate()[0]) for program in running]
     if load:
