@@ -114,6 +114,7 @@ enum ll_spec_flags {
 	LL_SPEC_REVOCABLE = 1u << 1,	/* R: it may be taken back when there is too much load */
 	LL_SPEC_BEST_EFFORT = 1u << 2,	/* type BE: it wants no reservation, and inherits none */
 	LL_SPEC_LOGIN = 1u << 3,	/* L: root's processes of it and those that they start are of class HUCOUT for a while */
+	LL_SPEC_INTERACTIVE_PARENT = 1u << 4,	/* P: only for who was executed by an interactive process, its child or grandchild soon */
 };
 
 /* What one executable asks for. Map `specs`. Writer: the daemon, before any process is looked at, and when it is told to read its files again. */

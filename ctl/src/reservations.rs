@@ -21,6 +21,7 @@ const RESERVATION: &[Column] = &[
     Column { field: "inheritable", head: "I", cell: flag, left: true },
     Column { field: "revocable", head: "R", cell: flag, left: true },
     Column { field: "login", head: "L", cell: flag, left: true },
+    Column { field: "interactive_parent", head: "P", cell: flag, left: true },
     Column { field: "target", head: "BY", cell: plain, left: true },
 ];
 
@@ -29,6 +30,10 @@ const FLAGS: &[(&str, &str)] = &[
     ("inheritable", "I: a child that executes nothing of its own specification asks for one like it"),
     ("revocable", "R: it may be taken back when there is too much load"),
     ("login", "L: a way to log in: where root runs it, it and what it starts are of class HUCOUT for a while"),
+    (
+        "interactive_parent",
+        "P: its specification is only for who is executed by an interactive process, or soon by its child or grandchild",
+    ),
 ];
 
 /// Who holds what, for people.
@@ -125,6 +130,7 @@ mod tests {
             inheritable: true,
             revocable: false,
             login: false,
+            interactive_parent: false,
             judged: (state == "revoked").then_some(Judgement { load_pct: 97.04, max_pct: 90.0, use_pct: 41.5 }),
         }
     }

@@ -111,6 +111,12 @@ pub fn real_time(pid: u32) -> Option<&'static str> {
     }
 }
 
+/// When it began, in clock ticks since the boot.
+#[must_use]
+pub fn began(pid: u32) -> Option<u64> {
+    stat(pid, 22)
+}
+
 /// Value `number` of `/proc/PID/stat`, counted from 1 as in its manual.
 fn stat<T: std::str::FromStr>(pid: u32, number: usize) -> Option<T> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use limelight_abi::sched::{
     LL_RESERVATION_ADMITTED, LL_RESERVATION_REFUSED, LL_RESERVATION_RETIRED, LL_RESERVATION_REVOKED,
-    LL_SPEC_BEST_EFFORT, LL_SPEC_INHERITABLE, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_file, ll_reservation, ll_spec,
+    LL_SPEC_BEST_EFFORT, LL_SPEC_INHERITABLE, LL_SPEC_INTERACTIVE_PARENT, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_file,
+    ll_reservation, ll_spec,
 };
 use limelight_sched::Refusal;
 use limelight_spec::{Kind, Places, Spec};
@@ -401,6 +402,7 @@ fn entry(spec: &Spec, id: u32) -> ll_spec {
         flags: flag(spec.inheritable, LL_SPEC_INHERITABLE)
             | flag(spec.revocable, LL_SPEC_REVOCABLE)
             | flag(spec.login, LL_SPEC_LOGIN)
+            | flag(spec.interactive_parent, LL_SPEC_INTERACTIVE_PARENT)
             | flag(spec.kind == Kind::BestEffort, LL_SPEC_BEST_EFFORT),
         id,
     }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use limelight_abi::sched::{
-    LL_RESERVATION_REVOKED, LL_SPEC_INHERITABLE, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE, ll_cpu_load, ll_proc_stats,
-    ll_reservation,
+    LL_RESERVATION_REVOKED, LL_SPEC_INHERITABLE, LL_SPEC_INTERACTIVE_PARENT, LL_SPEC_LOGIN, LL_SPEC_REVOCABLE,
+    ll_cpu_load, ll_proc_stats, ll_reservation,
 };
 use limelight_policy::{Class, Explanation, GraphView};
 use serde::{Deserialize, Serialize};
@@ -225,6 +225,8 @@ pub struct ReservationStatus {
     pub revocable: bool,
     /// It is a way to log in: root's processes of it, and what they start, are before all best-effort ones for a while.
     pub login: bool,
+    /// Its specification is only for who is executed by an interactive process or its child.
+    pub interactive_parent: bool,
     /// Of one that was taken back: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judgement>,
@@ -272,6 +274,7 @@ impl ReservationStatus {
             inheritable: held.flags & LL_SPEC_INHERITABLE != 0,
             revocable: held.flags & LL_SPEC_REVOCABLE != 0,
             login: held.flags & LL_SPEC_LOGIN != 0,
+            interactive_parent: held.flags & LL_SPEC_INTERACTIVE_PARENT != 0,
             judged: Judgement::of(held),
         }
     }

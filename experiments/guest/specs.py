@@ -30,7 +30,7 @@ LOOK_S = 0.3
 
 @dataclass(frozen=True)
 class Spec:
-    """C ms in every T ms for the program that is called so, or is at that path. Flags: I inheritable, R revocable, L a login."""
+    """C ms in every T ms for the program that is called so, or is at that path. Flags: I inheritable, R revocable, L a login, P by interactive ones only."""
 
     program: str
     c_ms: int

@@ -163,12 +163,53 @@ static s32 start_load_timer(void)
 	return err ?: bpf_timer_start(&slot->timer, LOAD_PERIOD_NS, 0);
 }
 
+/*
+ * Was @p, which runs already, executed by an interactive process, as far as can still be told? It holds a reservation that said so, or its parent of
+ * today holds one itself. So whose parent has ended counts as executed by init, where that has one.
+ */
+static bool was_executed_by_interactive(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	struct reservation *own = reservation_of(tctx->reserve.number);
+	struct task_struct *parent;
+	struct task_ctx *of_parent;
+	bool is;
+
+	if (own && !tctx->reserve.window_ns && own->r.flags & LL_SPEC_INTERACTIVE_PARENT)
+		return true;
+	if (p->flags & PF_FORKNOEXEC)
+		return false;
+	parent = bpf_task_from_pid(p->real_parent->tgid);
+	if (!parent)
+		return false;
+	of_parent = task_ctx_of(parent);
+	is = of_parent && !of_parent->reserve.window_ns && is_interactive(of_parent);
+	bpf_task_release(parent);
+	return is;
+}
+
+/* @p, the first of its process, runs already: as if it had just executed its program. */
+static void adopt_first(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct ll_file file = file_of(BPF_CORE_READ(p, mm, exe_file, f_inode));
+	struct ll_spec *any = spec_of(&file, true), *spec = spec_of(&file, was_executed_by_interactive(p, tctx));
+	struct reservation *held = reservation_of(tctx->reserve.number);
+
+	if (any && !spec) {
+		/* It is about to execute something else. */
+		if (tctx->reserve.window_ns)
+			return;
+		/* By this very entry, which was for everybody before. */
+		if (held && held->r.spec == any->id)
+			leave_reservation(tctx);
+	}
+	execute(p, tctx, spec);
+}
+
 /* Look at the task @pid, which runs already, as if it had just executed its program. Its threads follow the first of them. */
 static int adopt(u32 pid)
 {
 	struct task_struct *p = bpf_task_from_pid(pid);
 	struct task_ctx *tctx, *leader_ctx;
-	struct ll_file file;
 	int err = -ESRCH;
 
 	if (!p)
@@ -176,8 +217,7 @@ static int adopt(u32 pid)
 	tctx = task_ctx_of(p);
 	bpf_rcu_read_lock();
 	if (tctx && p->pid == p->tgid) {
-		file = file_of(BPF_CORE_READ(p, mm, exe_file, f_inode));
-		execute(p, tctx, &file);
+		adopt_first(p, tctx);
 		err = 0;
 	} else if (tctx) {
 		leader_ctx = task_ctx_of(p->group_leader);

@@ -16,6 +16,9 @@
 /* As much CPU as a new process may use before it executes its program (section 3). */
 enum { EXEC_WINDOW_NS = 1000000 };
 
+/* The same for flag P. More: xterm's and sshd's children take longer in the laboratory, and a user's sshd-session and sudo fork twice. */
+enum { BY_INTERACTIVE_NS = 10000000, BY_INTERACTIVE_GENERATIONS = 2 };
+
 struct reservation {
 	struct bpf_spin_lock lock;	/* of its period and its figures */
 	u32 pad;
@@ -475,6 +478,17 @@ static void follow_affinity(const struct task_struct *p, const struct task_ctx *
 		admit_reservation(number, home, LL_RESERVATION_REFUSED);
 }
 
+/* @tctx is of a new child of @parent's. */
+static void count_generation(struct task_ctx *tctx, const struct task_ctx *parent)
+{
+	struct reservation *reservation = reservation_of(parent->reserve.number);
+
+	if (reservation && !parent->reserve.window_ns && reservation->r.state == LL_RESERVATION_ADMITTED)
+		tctx->reserve.generation = 1;
+	else if (parent->reserve.generation && parent->reserve.generation < BY_INTERACTIVE_GENERATIONS)
+		tctx->reserve.generation = parent->reserve.generation + 1;
+}
+
 /* @p, new, is a thread of a process that holds a reservation, or a child of one that is admitted. */
 static void fork_reservation(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -485,6 +499,8 @@ static void fork_reservation(struct task_struct *p, struct task_ctx *tctx)
 	if (!parent_ctx || is_kthread(p))
 		return;
 	fork_login(p, tctx, parent_ctx);
+	if (p->tgid != parent->tgid)
+		count_generation(tctx, parent_ctx);
 	if (!parent_ctx->reserve.number)
 		return;
 	if (p->tgid == parent->tgid) {
@@ -496,10 +512,34 @@ static void fork_reservation(struct task_struct *p, struct task_ctx *tctx)
 		join_reservation(tctx, parent_ctx->reserve.number, EXEC_WINDOW_NS);
 }
 
-/* @p executes @file, or was found to (section 3, Figure 3). */
-static void execute(struct task_struct *p, struct task_ctx *tctx, const struct ll_file *file)
+/* Does @tctx's task hold a reservation, of its own or its parent's? One that has ended is none. */
+static bool is_interactive(const struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+
+	return reservation && reservation->r.state != LL_RESERVATION_RETIRED;
+}
+
+/* Does an interactive process, or a child or grandchild of one at once, execute something as @p? */
+static bool is_by_interactive(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return is_interactive(tctx) || (tctx->reserve.generation && p->se.sum_exec_runtime < BY_INTERACTIVE_NS);
+}
+
+/*
+ * The specification of who executes @file, of an interactive process or not. The paper looks up none for who is executed by anybody else (section 3,
+ * Figure 3); here only one with flag P is for the former alone, or whatever is started by a script, env or a launcher would have none.
+ */
+static struct ll_spec *spec_of(const struct ll_file *file, bool by_interactive)
 {
 	struct ll_spec *spec = bpf_map_lookup_elem(&specs, file);
+
+	return spec && (by_interactive || !(spec->flags & LL_SPEC_INTERACTIVE_PARENT)) ? spec : NULL;
+}
+
+/* @p executes a program of @spec, or was found to; NULL: of none (section 3, Figure 3). */
+static void execute(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec)
+{
 	struct reservation *reservation;
 
 	execute_login(p, tctx, spec && (spec->flags & LL_SPEC_LOGIN));
@@ -547,7 +587,8 @@ int BPF_PROG(ll_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm 
 	 * Whose reservation ends here keeps the slice that it had of it until the next tick or so: each execution wakes RCU's thread, which goes
 	 * before it, and then whose turn it is is found anew. Who goes to and fro between two programs gains nothing by that, measured.
 	 */
-	execute(p, tctx, &file);
+	execute(p, tctx, spec_of(&file, is_by_interactive(p, tctx)));
+	tctx->reserve.generation = 0;
 	return 0;
 }
 

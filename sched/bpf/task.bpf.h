@@ -6,6 +6,7 @@
 #define LIMELIGHT_TASK_H
 
 #define PF_EXITING 0x00000004
+#define PF_FORKNOEXEC 0x00000040	/* forked, and has executed nothing since */
 #define PF_KTHREAD 0x00200000
 #define PF_NO_SETAFFINITY 0x04000000
 #define TASK_INTERRUPTIBLE 0x00000001
@@ -60,6 +61,7 @@ struct reserve_ctx {
 	u64 held;		/* its number in the queues of reservations, and who that counts for: see hold_item(); 0: none */
 	u32 queue;		/* the one it is in; 0: in none */
 	u32 queue_cpu;		/* and that queue's CPU */
+	u32 generation;		/* it descends by so many forks from one that held a reservation, and has executed nothing since; 0: not so, or more */
 };
 
 /* A login: see login.bpf.h. */

@@ -49,6 +49,8 @@ pub enum Field {
     Revocable,
     /// Flag L.
     Login,
+    /// Flag P.
+    InteractiveParent,
     /// π.
     Protect,
     /// I/O priority.
@@ -59,7 +61,7 @@ pub enum Field {
 
 impl Field {
     /// Every field, in the order of the paper.
-    pub const ALL: [Field; 13] = [
+    pub const ALL: [Field; 14] = [
         Field::Path,
         Field::App,
         Field::Unit,
@@ -70,6 +72,7 @@ impl Field {
         Field::Inheritable,
         Field::Revocable,
         Field::Login,
+        Field::InteractiveParent,
         Field::Protect,
         Field::Io,
         Field::Estimated,
@@ -85,7 +88,8 @@ impl Field {
             Field::Flags => Some("flags"),
             Field::Protect => Some("π"),
             Field::Io => Some("io"),
-            Field::App | Field::Unit | Field::Inheritable | Field::Revocable | Field::Login | Field::Estimated => None,
+            Field::App | Field::Unit | Field::Estimated => None,
+            Field::Inheritable | Field::Revocable | Field::Login | Field::InteractiveParent => None,
         }
     }
 
@@ -102,6 +106,7 @@ impl Field {
             Field::Inheritable => Some("inheritable"),
             Field::Revocable => Some("revocable"),
             Field::Login => Some("login"),
+            Field::InteractiveParent => Some("interactive_parent"),
             Field::Protect => Some("protect_s"),
             Field::Io => Some("io"),
             Field::Estimated => Some("estimated"),
@@ -141,8 +146,8 @@ impl Field {
                 ms(PERIOD_MOST)
             ),
             Field::Flags => {
-                "any of I (children inherit it), R (it may be revoked under overload) and L (a way to log in; not the \
-                 paper's); '-' or nothing: none"
+                "any of I (children inherit it), R (it may be revoked under overload), and, not the paper's, L (a way to \
+                 log in) and P (only for who is executed by an interactive process); '-' or nothing: none"
                     .to_owned()
             }
             Field::Inheritable => {
@@ -155,6 +160,7 @@ impl Field {
                     .to_owned()
             }
             Field::Login => LOGIN_ALLOWED.to_owned(),
+            Field::InteractiveParent => INTERACTIVE_PARENT_ALLOWED.to_owned(),
             Field::Protect => format!(
                 "0 to {} s, decimals allowed (what was not touched for longer is no working set); '-' in the paper's \
                  form or left out: chosen by limelight",
@@ -169,13 +175,20 @@ impl Field {
     }
 }
 
-/// The letters of the flags that the paper's form knows: inheritable, revocable, and login, which is ours.
-pub const FLAG_LETTERS: &str = "IRL";
+/// The letters of the flags that the paper's form knows: inheritable, revocable, and ours, login and interactive_parent.
+pub const FLAG_LETTERS: &str = "IRLP";
 
 /// What is allowed in `login`.
 const LOGIN_ALLOWED: &str = "true: a way for the administrator to log in: root's processes of this program and those \
                              that they start are of class HUCOUT for 2 s of CPU, which come back in 20 s; false, the \
                              default: they are not. Not for apps";
+
+/// What is allowed in `interactive_parent`.
+const INTERACTIVE_PARENT_ALLOWED: &str = "true: the entry counts only for who is executed by an interactive process, or \
+                                          by its child or grandchild within its first 10 ms of CPU (the paper's rule, \
+                                          Redline section 3, Figure 3, which has the child and 1 ms); for anyone else \
+                                          it is as if the entry were not there; false, the default: it counts whoever \
+                                          the parent is. Not for apps and units, which are found by their cgroup";
 
 /// The manual of both forms, before the list of fields. A paragraph is one line: who shows it breaks it.
 const FORMS: &str = "\
@@ -226,6 +239,7 @@ pub(crate) struct Draft {
     pub inheritable: bool,
     pub revocable: bool,
     pub login: bool,
+    pub interactive_parent: bool,
     pub protect: Option<Duration>,
     pub io: Option<u8>,
     pub estimated: bool,
@@ -277,6 +291,9 @@ impl Draft {
         if matches!((&target, self.login), (Target::App(_), true)) {
             return Err(Fault { field: Field::Login, wrong: "is true for an app".to_owned() });
         }
+        if self.interactive_parent && !matches!(target, Target::Path(_)) {
+            return Err(Fault { field: Field::InteractiveParent, wrong: "is true for an app or a unit".to_owned() });
+        }
         Ok(Spec {
             target,
             kind,
@@ -285,6 +302,7 @@ impl Draft {
             inheritable: self.inheritable,
             revocable: self.revocable,
             login: self.login,
+            interactive_parent: self.interactive_parent,
             protect: self.protect,
             io: self.io,
             estimated: self.estimated,

@@ -80,6 +80,8 @@ pub struct Spec {
     pub revocable: bool,
     /// Flag L, not the paper's: it is a way for the administrator to log in.
     pub login: bool,
+    /// Flag P, not the paper's: it is only for who is executed by an interactive process or its child.
+    pub interactive_parent: bool,
     /// π: what it touched in this time stays in memory; `None`: chosen by limelight.
     pub protect: Option<Duration>,
     /// I/O priority, 0 (first) to 7; `None`: chosen by limelight.
@@ -99,9 +101,9 @@ impl Spec {
         }
     }
 
-    /// The flags as the paper writes them: `I`, `R` and `L` where they are set, `-` where none is.
+    /// The flags as the paper writes them: `I`, `R`, `L` and `P` where they are set, `-` where none is.
     pub fn flags(&self) -> String {
-        let all = [(self.inheritable, 'I'), (self.revocable, 'R'), (self.login, 'L')];
+        let all = [(self.inheritable, 'I'), (self.revocable, 'R'), (self.login, 'L'), (self.interactive_parent, 'P')];
         let set: String = all.into_iter().filter_map(|(is, letter)| is.then_some(letter)).collect();
         if set.is_empty() { "-".to_owned() } else { set }
     }

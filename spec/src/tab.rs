@@ -73,7 +73,8 @@ fn line(text: &str, source: Source) -> Result<Spec, Wrong> {
     };
     let mut faults = Vec::new();
     let target = keep(&mut faults, Field::Path, pathname(path.trim_end()));
-    let [inheritable, revocable, login] = keep(&mut faults, Field::Flags, flags_of(flags)).unwrap_or_default();
+    let [inheritable, revocable, login, interactive_parent] =
+        keep(&mut faults, Field::Flags, flags_of(flags)).unwrap_or_default();
     let draft = Draft {
         kind: keep(&mut faults, Field::Type, kind_of(kind)),
         runtime: keep(&mut faults, Field::Runtime, time_of(runtime, NS_PER_MS)).flatten(),
@@ -81,6 +82,7 @@ fn line(text: &str, source: Source) -> Result<Spec, Wrong> {
         inheritable,
         revocable,
         login,
+        interactive_parent,
         protect: keep(&mut faults, Field::Protect, time_of(protect, NS_PER_S)).flatten(),
         io: keep(&mut faults, Field::Io, io_of(io)).flatten(),
         estimated: false,
@@ -117,10 +119,10 @@ fn kind_of(text: &str) -> Result<Kind, String> {
     found.ok_or_else(|| format!("{} is no type", shown(text)))
 }
 
-/// Whether it has I, R and L.
-fn flags_of(text: &str) -> Result<[bool; 3], String> {
+/// Whether it has I, R, L and P.
+fn flags_of(text: &str) -> Result<[bool; 4], String> {
     if is_empty(text) || text.chars().all(|flag| FLAG_LETTERS.contains(flag)) {
-        return Ok(['I', 'R', 'L'].map(|flag| text.contains(flag)));
+        return Ok(['I', 'R', 'L', 'P'].map(|flag| text.contains(flag)));
     }
     Err(format!("{} are not flags", shown(text)))
 }
@@ -176,6 +178,7 @@ mod tests {
             inheritable: true,
             revocable: true,
             login: false,
+            interactive_parent: false,
             protect: None,
             io: None,
             estimated: false,
@@ -189,7 +192,7 @@ mod tests {
     #[test]
     fn all_that_the_form_allows_is_read() {
         let text = "# head\n\n  /a\\:b\\\\c : iact : 0.5 : 1.25 : : 2.5 : 7 # why: because\r\n/opt/x#1/y:be:-:-:-:-:-\n\
-                    /z:BE::::: \n/s:Iact:5:50:LR:-:-\n";
+                    /z:BE::::: \n/s:Iact:5:50:LR:-:-\n/p:Iact:5:50:PR:-:-\n";
         let found = read(text);
         assert_eq!(found.complaints, []);
         let lines: Vec<_> = found.specs.iter().map(|spec| (spec.source.line, spec.to_tab().unwrap())).collect();
@@ -198,6 +201,7 @@ mod tests {
             (4, "/opt/x#1/y:BE:-:-:-:-:-"),
             (5, "/z:BE:-:-:-:-:-"),
             (6, "/s:Iact:5:50:RL:-:-"),
+            (7, "/p:Iact:5:50:RP:-:-"),
         ];
         assert_eq!(lines, expected.map(|(line, text)| (line, text.to_owned())));
     }
@@ -216,6 +220,7 @@ mod tests {
             ("/m:Iact:-:30:IR:-:-", "1: C: is missing", ""),
             ("/m:Iact:5:20000:IR:-:-", "1: T: 20000 ms is out of range", "1 to 10000 ms"),
             ("/m:Iact:5:30:RX:-:-", "1: flags: 'RX' are not flags", "I (children"),
+            ("/m:Iact:5:30:RQ:-:-", "1: flags: 'RQ' are not flags", "P (only for"),
             ("/m:Iact:5:30:-I:-:-", "1: flags: '-I' are not flags", ""),
             ("/m:Iact:5:30:IR:3601:-", "1: π: 3601 s is too long", "0 to 3600 s"),
             ("/m:Iact:5:30:IR:-:8", "1: io: '8' is no I/O priority", "0 (first) to 7"),

@@ -218,6 +218,7 @@ fn set(draft: &mut Draft, field: Field, item: &Item, text: &str) -> Result<(), S
         Field::Inheritable => draft.inheritable = flag()?,
         Field::Revocable => draft.revocable = flag()?,
         Field::Login => draft.login = flag()?,
+        Field::InteractiveParent => draft.interactive_parent = flag()?,
         Field::Estimated => draft.estimated = flag()?,
         Field::Io => {
             let level = item.as_integer().ok_or_else(is)?;
@@ -278,6 +279,7 @@ period_ms = 30
 inheritable = true
 revocable = true
 login = false
+interactive_parent = false
 protect_s = 2.5
 io = 7
 estimated = true
@@ -294,6 +296,7 @@ estimated = true
             inheritable: true,
             revocable: true,
             login: false,
+            interactive_parent: false,
             protect: Some(Duration::from_millis(2500)),
             io: Some(7),
             estimated: true,
@@ -321,10 +324,15 @@ estimated = true
             ("protect_s = 3601", "x.toml:6: protect_s: 3601 s is too long", "0 to 3600 s"),
             ("protect_s = nan", "x.toml:6: protect_s: 'nan' is no time", ""),
             ("inheritable = \"yes\"", "x.toml:6: inheritable: is a string", "true: children"),
+            ("interactive_parent = 1", "x.toml:6: interactive_parent: is an integer", "Redline section 3"),
             ("app = [\"x\", 3]", "x.toml:6: app: is an integer", ".desktop file"),
             ("app = []", "x.toml:6: app: names nothing", ""),
             ("unit = \"*.service\"", "x.toml:6: unit: '*.service' would be nearly every unit, or none", "ssh.service"),
-            ("revokable = false", "x.toml:6: 'revokable': is no field", "inheritable, revocable, login"),
+            (
+                "revokable = false",
+                "x.toml:6: 'revokable': is no field",
+                "inheritable, revocable, login, interactive_parent",
+            ),
             ("[spec.more]", "x.toml:6: 'more': is no field", ""),
             ("[other]", "x.toml:6: 'other': is no field outside an entry", "[[spec]]"),
             ("runtime_ms = 6", "x.toml:6: entry: is not TOML: duplicate key", "left out"),
@@ -361,6 +369,17 @@ estimated = true
         assert_eq!(in_force(&found), [("/usr/bin/mpv".to_owned(), 2)]);
         assert_eq!(found.complaints.len(), 1);
         assert!(found.complaints[0].to_string().starts_with("x.toml:7: revocable: is false for an app; "));
+    }
+
+    /// Apps and units are found by their cgroup, whoever executes what: only a path can ask for an interactive parent. The path beside them can.
+    #[test]
+    fn only_a_path_has_an_interactive_parent() {
+        let found = read(&format!("{GOOD}app = \"io.mpv.Mpv\"\nunit = \"mpv.service\"\ninteractive_parent = true\n"));
+        assert_eq!(in_force(&found), [("/usr/bin/mpv".to_owned(), 2)]);
+        assert_eq!(found.specs[0].to_tab().unwrap(), "/usr/bin/mpv:Iact:5:30:RP:-:-");
+        let begin = "x.toml:8: interactive_parent: is true for an app or a unit; ";
+        assert_eq!(found.complaints.len(), 2);
+        assert!(found.complaints.iter().all(|complaint| complaint.to_string().starts_with(begin)), "{found:?}");
     }
 
     /// A mistake of any kind costs its own entry, or its own name, and no other.

@@ -30,6 +30,7 @@ fn nearly() -> impl Strategy<Value = String> {
         Just("io = 9999999999999999999\n"),
         Just("revocable = false\n"),
         Just("revocable.x = false\n"),
+        Just("interactive_parent = true\n"),
         Just("/a:Iact:5:30:IR:-:-\n"),
         Just("/a\\:Iact:5:30"),
         Just("'''"),
@@ -50,21 +51,24 @@ fn spec() -> impl Strategy<Value = Spec> {
     let path = prop::collection::vec("[ -.0-~é]{0,8}[!-.0-~é]", 1..4)
         .prop_filter("in its shortest form", |parts| parts.iter().all(|part| part != "." && part != ".."))
         .prop_map(|parts| format!("/{}", parts.join("/")));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rest = (option::of(0u64..=3_600_000_000_000), option::of(0u8..=7));
-    (path, kind, flags, rest).prop_map(|(path, (kind, (c, t)), (inheritable, revocable, login), (protect, io))| Spec {
-        target: Target::Path(path.into()),
-        kind,
-        runtime: Duration::from_nanos(c),
-        period: Duration::from_nanos(t),
-        inheritable,
-        revocable,
-        login,
-        protect: protect.map(Duration::from_nanos),
-        io,
-        estimated: false,
-        source: Source { file: FILE.into(), line: 1 },
-    })
+    (path, kind, flags, rest).prop_map(
+        |(path, (kind, (c, t)), (inheritable, revocable, login, interactive_parent), (protect, io))| Spec {
+            target: Target::Path(path.into()),
+            kind,
+            runtime: Duration::from_nanos(c),
+            period: Duration::from_nanos(t),
+            inheritable,
+            revocable,
+            login,
+            interactive_parent,
+            protect: protect.map(Duration::from_nanos),
+            io,
+            estimated: false,
+            source: Source { file: FILE.into(), line: 1 },
+        },
+    )
 }
 
 /// Each complaint is one line that begins with the file.

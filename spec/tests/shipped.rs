@@ -145,6 +145,29 @@ fn links_to_one_program_agree() {
     assert!(!by_file.is_empty(), "not even a shell is here");
 }
 
+/// What batch work is made of counts only for who is executed by an interactive process: shells, tools, the change of a user. Nothing is lost by that
+/// which is started through what has no entry: terminals, editors, browsers, players, and the chain from init to a login.
+#[test]
+fn what_batch_work_runs_wants_an_interactive_parent() {
+    let specs = shipped();
+    for program in ["bash", "dash", "zsh", "fish", "tcsh", "su", "sudo", "cat", "rm", "mkdir", "ps", "pkill"] {
+        let spec = of(&specs, &format!("/usr/bin/{program}"));
+        assert!(spec.interactive_parent && spec.revocable && !spec.inheritable && !spec.login, "{spec:?}");
+    }
+    assert!(of(&specs, "/usr/bin/Xvfb").interactive_parent);
+    for spec in specs.iter() {
+        match file_of(spec).as_str() {
+            "80-admin.toml" => assert!(spec.interactive_parent, "{spec:?}"),
+            "10-display.toml" | "30-terminals.toml" | "70-system.toml" => {}
+            _ => assert!(!spec.interactive_parent, "{spec:?}"),
+        }
+    }
+    for path in ["/usr/lib/systemd/systemd", "/usr/bin/login", "/usr/sbin/sshd", "/usr/bin/xterm", "/usr/lib/xorg/Xorg"]
+    {
+        assert!(!of(&specs, path).interactive_parent, "{path}");
+    }
+}
+
 /// Flatpak's and snap's names find the browser, and a terminal's scope finds nothing: everything started from it is in there.
 #[test]
 fn apps_are_found_by_their_cgroups() {

@@ -191,6 +191,7 @@ fn line_of(program: &Path, kind: Kind, runtime: Duration, period: Duration) -> R
         inheritable: false,
         revocable: kind == Kind::Interactive,
         login: false,
+        interactive_parent: false,
         protect: None,
         io: None,
         estimated: false,

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use limelight_spec::{Complaint, Kind, Loaded, Places, Spec, Specs, Target};
 use nix::libc;
 
+use crate::procfs;
+
 /// Where cgroups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -146,7 +148,9 @@ impl Reader {
     }
 
     fn has_own(&self, pid: u32) -> bool {
-        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| self.specs.by_path(&path).is_some())
+        // One that is for the children of interactive processes only may be none for this one. Who has it by that is left alone by who asks.
+        let counts = |spec: &Spec| !spec.interactive_parent;
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| self.specs.by_path(&path).is_some_and(counts))
     }
 }
 
@@ -185,7 +189,14 @@ fn running(wanted: &HashSet<PathBuf>) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let runs = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| wanted.contains(&path));
-    pids.filter(runs).collect()
+    parents_first(pids.filter(runs).collect(), procfs::began)
+}
+
+/// Parents before their children, which may have theirs by what the parent has. Of those that began in the same tick the one of the lower number,
+/// which is wrong where the numbers began anew in that tick.
+fn parents_first(mut pids: Vec<u32>, began: impl Fn(u32) -> Option<u64>) -> Vec<u32> {
+    pids.sort_by_cached_key(|&pid| (began(pid), pid));
+    pids
 }
 
 #[cfg(test)]
@@ -223,6 +234,16 @@ mod tests {
         let Found::Read(read) = reader.work(Job::Look) else { panic!("not noticed") };
         assert_eq!(read.executables.len(), 1);
         assert!(!runs(&mut reader), "it runs the old one");
+    }
+
+    /// Who began earlier comes first, whatever its number: numbers begin anew when they have been used up.
+    #[test]
+    fn parents_come_before_their_children() {
+        let began = |pid| [(400, 7), (9, 8), (12, 8)].into_iter().find_map(|(of, tick)| (of == pid).then_some(tick));
+        assert_eq!(parents_first(vec![9, 12, 400], began), [400, 9, 12]);
+        let own = std::process::id();
+        let parent = std::os::unix::process::parent_id();
+        assert!(procfs::began(parent).unwrap() <= procfs::began(own).unwrap());
     }
 
     /// A file that appears where a specification had found none is noticed, too.

@@ -101,7 +101,8 @@ fn each_flag_is_told_and_shown() {
         let held = ll_reservation { tgid: 100, spec: told.id, flags: told.flags, ..ll_reservation::default() };
         kernel.reservations.borrow_mut().insert(1, held);
         let seen = reserve.of(&kernel, 100).unwrap();
-        assert_eq!((seen.inheritable, seen.revocable, seen.login), (letter == 'I', letter == 'R', letter == 'L'));
+        let flags = [seen.inheritable, seen.revocable, seen.login, seen.interactive_parent];
+        assert_eq!(flags, ['I', 'R', 'L', 'P'].map(|flag| flag == letter));
     }
 }
 
