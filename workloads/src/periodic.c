@@ -34,25 +34,34 @@ static void count_from_now(int number)
 	counts = 1;
 }
 
-/* What the thread's clock showed at the looks before and after a moment; 0 where there was none yet. */
-struct looks {
-	uint64_t before_ns, after_ns;
+/* What the thread's clock showed at a moment between two looks, at least and at most; 0 where there was no look after it. */
+struct between {
+	uint64_t least_ns, most_ns;
 };
 
-/* Use @c_ns of CPU. What it has had by @due_ns, if it has come to that: it had at least what it saw before, and at most what it saw after. */
-static struct looks work(uint64_t c_ns, uint64_t due_ns)
+/*
+ * Use @c_ns of CPU. What it has had by @due_ns, if it has come to that: at least what it saw before, and what it saw after less all the time since. A
+ * CPU of the laboratory's stands still while others have their turn: from one look to the next more than C may pass, all of it on the CPU.
+ */
+static struct between work(uint64_t c_ns, uint64_t due_ns)
 {
 	uint64_t cpu_ns = thread_cpu_ns();
 	const uint64_t end_ns = cpu_ns + c_ns;
-	struct looks at_due = { 0 };
+	struct between at_due = { 0 };
 
 	while (cpu_ns < end_ns) {
 		burn_some();
+		/* In this order: what passes between the two makes it less. */
 		cpu_ns = thread_cpu_ns();
-		if (now_ns() < due_ns)
-			at_due.before_ns = cpu_ns;
-		else if (!at_due.after_ns)
-			at_due.after_ns = thread_cpu_ns();
+		const uint64_t now = now_ns();
+
+		if (now < due_ns) {
+			at_due.least_ns = cpu_ns;
+		} else if (!at_due.most_ns) {
+			at_due.most_ns = thread_cpu_ns();
+			if (cpu_ns > at_due.least_ns + (now - due_ns))
+				at_due.least_ns = cpu_ns - (now - due_ns);
+		}
 	}
 	return at_due;
 }
@@ -111,7 +120,7 @@ int main(int argc, char **argv)
 	const struct options options = parse(argc, argv);
 	struct samples done = { 0 }, had = { 0 };
 	struct random_state random;
-	struct looks at_due = { 0 };
+	struct between at_due = { 0 };
 	uint64_t passed_over = 0;
 
 	/* Ordinary sleeps may otherwise end 50 us late. */
@@ -127,14 +136,14 @@ int main(int argc, char **argv)
 	while (release_ns + options.t_ns <= end_ns) {
 		sleep_until_ns(release_ns);
 		/* What it does for the release before, in this one's period, it has had for this one. */
-		const uint64_t since_ns = release_ns == due_ns && at_due.after_ns ? at_due.after_ns : thread_cpu_ns();
+		const uint64_t since_ns = release_ns == due_ns && at_due.most_ns ? at_due.most_ns : thread_cpu_ns();
 
 		due_ns = release_ns + options.t_ns;
 		at_due = work(options.c_ns, due_ns);
 		const uint64_t now = now_ns();
 
 		samples_add(&done, now - release_ns);
-		samples_add(&had, at_due.before_ns > since_ns ? at_due.before_ns - since_ns : 0);
+		samples_add(&had, at_due.least_ns > since_ns ? at_due.least_ns - since_ns : 0);
 		for (release_ns += options.t_ns; release_ns + options.t_ns <= (now < end_ns ? now : end_ns); release_ns += options.t_ns)
 			passed_over++;
 		if (is_told(&done)) {
