@@ -91,8 +91,10 @@ def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str]
             paths.append(_pass_cost(root, say))
         elif name == "coop-run":
             paths += coop_run(root)
+        elif name == "spec.d":
+            paths += sorted((root / "packaging" / "spec.d").glob("*.toml"))
         else:
-            others = ("player-films", "pass_cost", "coop-run")
+            others = ("player-films", "pass_cost", "coop-run", "spec.d")
             raise UsageError(f"no asset is called '{name}'", f"there are {', '.join([*FILMS, *others])}", "correct experiment.toml")
     return paths
 
