@@ -74,7 +74,7 @@ def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
 @on(LIMELIGHT)  # on 6.18 DAMON takes minutes to look at as many pieces
 def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(guest: Guest) -> None:
     """Beside a kernel thread that wakes up and then runs for 15 ms, again and again, all of 200 periods of 10 ms are kept, and of the
-    rest the thread has no more than a share: it runs before everybody for the first 0.25 ms of each time only, and before its class for 0.1 s."""
+    rest the thread has no more than a share: it runs before everybody for the first 0.1 ms of each time only, and before its class for 0.1 s."""
     _specify(guest, "/usr/local/bin/reserved:Iact:2.3:10:R:-:-")
     thread = guest.script("kdamond")["pid"]
     look = f"cut -d' ' -f1 /proc/{thread}/schedstat; cut -d' ' -f1 /proc/uptime"

@@ -11,8 +11,8 @@ RUNNABLE = 1000
 PINNED = 40
 #: Promise 5: with 1,000 runnable per CPU nobody waits longer.
 WAIT_S = 1.0
-#: Who serves the person waits for workers of the kernel, in ms: 0.25, and what the scheduler takes.
-WORKERS_MS = 0.3
+#: Who serves the person waits for workers of the kernel, in ms: 0.1, and as long as ksoftirqd is with one batch of RCU's callbacks.
+WORKERS_MS = 0.2
 #: The minimum slice, in ms (sched/src/config.rs), which whoever has the guaranteed share may just have begun, and one stretch of the kernel's that cannot be
 #: interrupted (promise 3 allows it 0.2 ms).
 SLICE_MIN_MS = 0.5 + 0.2
@@ -119,7 +119,7 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") in ("HUCIN", "HUCOUT"), "the client is HuC")
     waits = _recorded_ns(guest, client, 8)
     assert len(waits) > 1000
-    # 0.25 ms of workers, however many, and what the scheduler takes. The worst were 2.2: drain_vmap_area_work for so long with preemption off (traced).
+    # By the phase that the two have got to, 0.03 to 0.11. The worst were 2.2: drain_vmap_area_work for so long with preemption off (traced).
     assert sorted(waits)[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
 
 

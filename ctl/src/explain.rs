@@ -55,10 +55,10 @@ fn ruled(view: &Value) -> Option<String> {
         }
         (_, Some(true)) => {
             "KTHREAD: a kernel thread that works for others runs before everybody, but where a process that serves the person waits it has \
-             0.25 ms first, and then waits for that, 2 ms at most"
+             0.1 ms first, and then waits for that, 0.8 ms at most"
         }
         _ => {
-            "KTHREAD: a kernel thread runs before everybody for 0.25 ms of each wake-up, and then as the first of class OTHER"
+            "KTHREAD: a kernel thread runs before everybody for 0.1 ms of each wake-up, and then as the first of class OTHER"
         }
     };
     Some(words.to_owned())
@@ -212,7 +212,7 @@ mod tests {
         for nice in [-20, 0] {
             assert!(of(nice, false).starts_with("cc (2): KTHREAD: a kernel thread runs"), "{}", of(nice, false));
             assert!(
-                of(nice, true).contains("KTHREAD") && of(nice, true).contains("0.25 ms first"),
+                of(nice, true).contains("KTHREAD") && of(nice, true).contains("0.1 ms first"),
                 "{}",
                 of(nice, true)
             );
