@@ -93,7 +93,7 @@ def end_at_once(group: desk.Group) -> None:
         shutil.rmtree(tree, ignore_errors=True)
 
 
-def _play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, float]], prepare: Callable[[], None] = lambda: None) -> Seen:
+def play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, float]], prepare: Callable[[], None] = lambda: None) -> Seen:
     """Lets a film play for `seconds`, somebody type meanwhile, and `disturb` it after BEFORE_S, which tells its own figures.
     `prepare` is done FIND_S before it is watched."""
     with Stage() as stage:
@@ -143,7 +143,7 @@ def measure_bomb(bomb: str, launch: str, load: str, count: int, seconds: int, se
             time.sleep(0.02)
         return {"bomb_size": size, "gone_s": time.monotonic() - began - seconds}
 
-    seen = _play(BEFORE_S + math.ceil(count / FORKS_PER_S) + seconds + AFTER_S, True, explode)
+    seen = play(BEFORE_S + math.ceil(count / FORKS_PER_S) + seconds + AFTER_S, True, explode)
     return seen.metrics(), seen.series()
 
 
@@ -155,7 +155,7 @@ def measure_load(load: str, count: int, seconds: int, seed: int) -> tuple[dict, 
         stage.take(start_all(load, count * (os.cpu_count() or 1), seed))
         return {}
 
-    seen = _play(BEFORE_S + seconds, False, begin)
+    seen = play(BEFORE_S + seconds, False, begin)
     return seen.metrics(), seen.series()
 
 
@@ -177,7 +177,7 @@ def measure_drag(motions: int, load: str, count: int, seconds: int, seed: int) -
             words = ("--circle", "--seconds", str(seconds), "--interval-us", str(interval_us), "--around", str(around_ms))
             hand.extend(desk.person("drag", "dragged", *words, wait=False))
 
-        seen = _play(BEFORE_S + seconds + AFTER_S, False, lambda _stage: {}, take_hold)
+        seen = play(BEFORE_S + seconds + AFTER_S, False, lambda _stage: {}, take_hold)
         dragged = desk.person_result(*hand)
     motion = {"motions": float(len(dragged["latency_ns"])), "motions_lost": float(dragged["lost"])}
     return seen.metrics() | motion, seen.series() | {"motion_to_redraw": desk.series(dragged["latency_ns"], dragged["source"])}

@@ -15,7 +15,6 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 
 import apps
 import desk

@@ -75,15 +75,20 @@ def write(specs: Iterable[Spec]) -> None:
         raise desk.MeasureError(f"limelight does not read the specifications: {done.stderr.strip()}")
 
 
-def refused(asked: Sequence[Spec]) -> int:
-    """How many processes hold no reservation, though they asked for one of these: by what the daemon says; no other figure depends on that."""
+def held(asked: Iterable[Spec]) -> list[dict]:
+    """The reservations that processes asked for by one of these, by what the daemon says; none where specifications are not what counts."""
     if not is_promised():
-        return 0
+        return []
     paths = {spec.line().split(":")[0] for spec in asked}
     # Beside 2,000 an ordinary program's every step waits: one look took 40 s.
     command = ["limelight", "spec", "list", "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=desk.become_instrument)
-    return sum(held["target"] in paths and held["state"] != "admitted" for held in json.loads(done.stdout)["reservations"])
+    return [one for one in json.loads(done.stdout)["reservations"] if one["target"] in paths]
+
+
+def refused(asked: Sequence[Spec]) -> int:
+    """How many processes hold no reservation, though they asked for one of these. No other figure depends on that."""
+    return sum(one["state"] != "admitted" for one in held(asked))
 
 
 def settle(asked: Sequence[Spec], at_least_s: float) -> float:
