@@ -205,6 +205,35 @@ static void adopt_first(struct task_struct *p, struct task_ctx *tctx)
 	execute(p, tctx, spec);
 }
 
+/*
+ * @p's process has come to hold a reservation while @p may wait for a CPU: where that is admitted, it is its turn from now on. Else it would
+ * wait for its turn in its class. Who takes it at this moment withdraws it in ll_running().
+ */
+static void submit_waiting(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 now = scx_bpf_now();
+
+	if (!tctx->reserve.number || waiting_class(tctx) >= LL_NR_CLASSES)
+		return;
+	charge_reservation(tctx->reserve.number, 0, now, 0);
+	submit_reserved(p, tctx, now);
+	if (tctx->reserve.queue)
+		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_PREEMPT);
+}
+
+/* The same for all threads of @p's process that hold @number. */
+static void submit_all_waiting(struct task_struct *p, u32 number)
+{
+	struct task_struct *thread;
+	struct task_ctx *tctx;
+
+	bpf_for_each(task, thread, p, BPF_TASK_ITER_PROC_THREADS) {
+		tctx = task_ctx_of(thread);
+		if (tctx && tctx->reserve.number == number)
+			submit_waiting(thread, tctx);
+	}
+}
+
 /* Look at the task @pid, which runs already, as if it had just executed its program. Its threads follow the first of them. */
 static int adopt(u32 pid)
 {
@@ -226,6 +255,8 @@ static int adopt(u32 pid)
 			join_reservation(tctx, leader_ctx->reserve.number, 0);
 		err = 0;
 	}
+	if (tctx)
+		submit_waiting(p, tctx);
 	bpf_rcu_read_unlock();
 	bpf_task_release(p);
 	return err;
@@ -236,6 +267,7 @@ static int reactivate(u32 number, u32 tgid)
 {
 	struct reservation *reservation = reservation_of(number);
 	struct task_struct *p;
+	int err = -EBUSY;
 	s32 home;
 
 	if (!reservation || reservation->r.tgid != tgid)
@@ -245,14 +277,15 @@ static int reactivate(u32 number, u32 tgid)
 		return -ESRCH;
 	bpf_rcu_read_lock();
 	home = least_loaded(p, scx_bpf_task_cpu(p));
+	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
+	if (cpu_ctx_of(home)->load.recent_ppm < load_low_ppm &&
+	    (admit_reservation(number, home, LL_RESERVATION_REVOKED) || admit_reservation(number, home, LL_RESERVATION_REFUSED))) {
+		submit_all_waiting(p, number);
+		err = 0;
+	}
 	bpf_rcu_read_unlock();
 	bpf_task_release(p);
-	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
-	if (cpu_ctx_of(home)->load.recent_ppm >= load_low_ppm)
-		return -EBUSY;
-	if (admit_reservation(number, home, LL_RESERVATION_REVOKED) || admit_reservation(number, home, LL_RESERVATION_REFUSED))
-		return 0;
-	return -EBUSY;
+	return err;
 }
 
 /* Have the process @pid, if it is one that user @uid may ask for, hold what @spec says, in place of what it held. */
@@ -278,6 +311,7 @@ static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
 		take_period_along(tctx);
 		leave_reservation(tctx);
 		make_reservation(p, tctx, spec, true);
+		submit_waiting(p, tctx);
 		bpf_rcu_read_unlock();
 		err = tctx->reserve.number ? 0 : tctx->reserve.has_ended ? -ESRCH : -EBUSY;
 	}
