@@ -6,45 +6,20 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
+from tests.reserving import FOLDER, install, listed, specify, write
 
 MACHINES = [LIMELIGHT]
 #: Ten of each of the four kinds.
 LOAD = "spinning=10,bursty=10,chatty=10,make=10"
-FOLDER = "/etc/limelight/spec.d"
-PACKAGING = Path(__file__).resolve().parent.parent / "packaging"
 #: A reservation of 5.2 ms in every 30; the program uses 5, so that its own start and the switches have a little of their own.
 LINE = "/usr/local/bin/reserved:Iact:5.2:30:R:-:-"
 PROGRAM = "/usr/local/bin/reserved 5000 30000"
 #: Forks of each of two shells.
 HALF_A_MILLION = 500_000
-
-
-def _install(guest: Guest, *names: str) -> None:
-    """Makes programs of these names, each a file of its own."""
-    guest.check("; ".join(f"install -m 755 /usr/local/bin/shifting /usr/local/bin/{name}" for name in names))
-
-
-def _write(guest: Guest, *lines: str) -> None:
-    """Has these specifications in force, and no others. Waits at work: an idle machine's virtual time passes at once, and the disk that the daemon
-    reads them from takes real time."""
-    guest.check(f"mkdir -p {FOLDER}; printf '%s\\n' {' '.join(map(repr, lines)) or repr('')} >{FOLDER}/a.tab; limelight spec reload")
-    guest.run("timeout 0.5 sh -c 'while :; do :; done'")
-
-
-def _specify(guest: Guest, *lines: str) -> None:
-    """The daemon is in charge, and these are in force for `reserved` and others of a line's names."""
-    guest.start_limelight()
-    _install(guest, *{line.split(":")[0].rsplit("/", 1)[1] for line in lines})
-    _write(guest, *lines)
-
-
-def _list(guest: Guest) -> list[dict]:
-    return json.loads(guest.check("limelight spec list --json"))["reservations"]
 
 
 def _share(before: dict, after: dict) -> float:
@@ -60,8 +35,8 @@ def _states(view: dict) -> list[str]:
 def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
     """Beside ten of each kind of load for each CPU a program that wants 5 ms in every 30, and has them by its specification, is done in time in all
     of 200 periods; a copy of it that has none is late."""
-    _specify(guest, LINE)
-    _install(guest, "other")
+    specify(guest, LINE)
+    install(guest, "other")
     seen = guest.script("periods", LOAD, f"{PROGRAM} 2", f"{PROGRAM.replace('reserved', 'other')} 2")
     reserved, other = seen["programs"]
     assert reserved["periods"] == 67
@@ -75,7 +50,7 @@ def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
 def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(guest: Guest) -> None:
     """Beside a kernel thread that wakes up and then runs for 15 ms, again and again, all of 200 periods of 10 ms are kept, and of the
     rest the thread has no more than a share: it runs before everybody for the first 0.1 ms of each time only, and before its class for 0.1 s."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:2.3:10:R:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:2.3:10:R:-:-")
     thread = guest.script("kdamond")["pid"]
     look = f"cut -d' ' -f1 /proc/{thread}/schedstat; cut -d' ' -f1 /proc/uptime"
     before_ns, before_s = map(float, guest.check(look).split())
@@ -91,7 +66,7 @@ def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(gu
 def test_who_is_always_busy_gets_its_reservation_and_a_fair_share_and_is_not_starved_after(guest: Guest) -> None:
     """Beside three equals one that never sleeps and has 10 ms in every 30 gets that, and of the rest no more than they do; when its line is removed
     it has its share among them at once."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
     end = f"rm {FOLDER}/a.tab; limelight spec reload"
     seen = guest.script("periods", "spinning=3", "--at", "2.5", end, "/usr/local/bin/reserved 0 30000 6")["seconds"]
     admitted = [second for second in seen if _states(second) == ["admitted"]]
@@ -107,11 +82,11 @@ def test_a_cooperative_program_with_a_specification_has_both(guest: Guest) -> No
     more than its share of the rest, and its timers as ever."""
     guest.start_limelight()
     guest.check("install -m 755 /usr/local/bin/adaptive /usr/local/bin/reserved")
-    _write(guest, "/usr/local/bin/reserved:Iact:10:30:R:-:-")
+    write(guest, "/usr/local/bin/reserved:Iact:10:30:R:-:-")
     # It counts from some 5 s on, for 4 s.
     player = "program:/usr/local/bin/reserved,--seconds=4,--period-us=20117"
     guest.check(f"python3 /root/in/guest/adaptive.py spinning 10 {player} >/run/played & sleep 8")
-    held, = _list(guest)
+    held, = listed(guest)
     played, = json.loads(guest.check("until [ -s /run/played ]; do sleep 0.1; done; cat /run/played"))
     print(played, held)
     assert held["state"] == "admitted"
@@ -128,7 +103,7 @@ def test_a_cooperative_program_with_a_specification_has_both(guest: Guest) -> No
 def test_a_release_comes_before_a_deadline_that_can_wait(guest: Guest) -> None:
     """Beside a program that wants 10 ms in every 30, and has 10.4 by its specification, and ten that spin, a player's timers come within 1 ms of their time,
     as without it, and all of that one's periods are kept: it waits for the player, as it has time."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:10.4:30:R:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:10.4:30:R:-:-")
     # For longer than the player, which ends after some 9 s.
     guest.background("/usr/local/bin/reserved 10000 30000 10")
     played, = guest.script("adaptive", "spinning", 10, "--seconds=4,--period-us=10117,--event-us=0")
@@ -149,7 +124,7 @@ def _wait_for_class(guest: Guest, pid: int, name: str) -> None:
 def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
     """A client that the person types into wakes for 5 ms of work every 30 ms and has that by its specification: beside ten bursty ones it has it in each
     period, and each key is on the screen before the next frame."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:5:30:R:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:5:30:R:-:-")
     guest.check("install -m 755 /usr/local/bin/xclient /usr/local/bin/reserved")
     guest.run("limelight spec reload; timeout 1 sh -c 'while :; do :; done'")
     client = guest.background("/usr/local/bin/reserved --title typed --work-us 500 --period-us 30000 --period-work-us 5000 --draw-px 100 --out /run/test/own",
@@ -157,9 +132,9 @@ def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
     guest.background("hogs bursty 10")
     guest.type("typed", 4)
     _wait_for_class(guest, client, "HUCIN")
-    before, = (held for held in _list(guest) if held["pid"] == client)
+    before, = (held for held in listed(guest) if held["pid"] == client)
     guest.check("person type --title typed --count 40 --out /run/test/keys", timeout_s=300)
-    after, = (held for held in _list(guest) if held["pid"] == client)
+    after, = (held for held in listed(guest) if held["pid"] == client)
     guest.check(f"kill {client}; until [ -s /run/test/own ]; do sleep 0.1; done")
     keys = json.loads(guest.check("cat /run/test/keys"))
     late = sorted(json.loads(guest.check("cat /run/test/own"))["lateness_ns"])
@@ -179,7 +154,7 @@ def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
 def test_who_is_entitled_goes_before_who_serves_the_person_and_no_more(guest: Guest) -> None:
     """Beside a client that the person uses and that takes all the CPU it can get, one of class OTHER that never sleeps has its 10 ms in every 30, and beside
     that no more than the guaranteed share, which is all for it here."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
     greedy = guest.background("xclient --title greedy --spin --work-us 500", user="person")
     guest.background("person wander --title greedy --seconds 600 --out /dev/null", user="person")
     _wait_for_class(guest, greedy, "HUCIN")
@@ -196,137 +171,11 @@ def test_a_login_of_roots_is_not_locked_out_and_lasts_for_two_seconds_of_cpu(gue
     6 s one that never sleeps has no more than its 2, what comes back of them in the meantime, and its share."""
     guest.start_limelight()
     guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
-    _write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-")
+    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-")
     seen = guest.script("login")
     assert seen["root_s"] <= 2 * seen["idle_s"]
     assert seen["user_s"] >= 5 * seen["idle_s"]
     assert 1.5 <= seen["burnt_s"] <= 3
-
-
-CHILDREN = """
-(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read never </run/reserve) &
-(exec sleep 100) &
-read never </run/reserve
-"""
-
-
-@pytest.mark.parametrize("inheritable", [False, True])
-def test_children_have_a_reservation_only_if_it_may_be_inherited(guest: Guest, inheritable: bool) -> None:
-    """Of a reserved shell's two children one uses more than 1 ms of CPU and one executes a program: each has a reservation of its own by flag I,
-    none without it; and the shell, which executes something else then, keeps its own only with it."""
-    guest.start_limelight()
-    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/shell; mkfifo /run/reserve")
-    _write(guest, f"/usr/local/bin/shell:Iact:2:100:{'IR' if inheritable else 'R'}:-:-")
-    guest.check(f"cat >/run/children <<'X'\n{CHILDREN}X")
-    shell = guest.background("/usr/local/bin/shell /run/children")
-    guest.check("sleep 1")
-    names = sorted(held["name"] for held in _list(guest))
-    assert names == (["shell", "shell", "sleep"] if inheritable else ["shell"])
-    guest.check(f"kill {shell}; pkill -x shell; pkill -x sleep; sleep 0.3")
-    assert not _list(guest)
-    executes = guest.background("/usr/local/bin/shell -c 'exec sleep 100'")
-    guest.check("sleep 0.5")
-    assert [held["pid"] for held in _list(guest)] == ([executes] if inheritable else [])
-
-
-BURN = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
-#: Who executes `only`, whose entry is for who is executed by an interactive process alone: its first word says who, and how.
-WAYS = {
-    "best-effort": "plain -c 'only {idle}; :'",
-    "child": "shell -c 'only {idle}; :'",
-    "itself": "shell -c 'exec only {idle}'",
-    "through another": "shell -c 'plain -c \"only {idle}; :\"; :'",
-    # Far more than 10 ms of CPU.
-    "late": "shell -c '(" + BURN + "; exec only {idle}); :'",
-    "grandchild": "shell -c '(" + BURN + "; (exec only {idle}); :); :'",
-    "great-grandchild": "shell -c '(" + BURN + "; (" + BURN + "; (exec only {idle}); :); :); :'",
-}
-
-
-@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
-def test_an_entry_may_be_for_who_is_executed_by_an_interactive_process_alone(guest: Guest) -> None:
-    """With flag P a program has its reservation where an interactive process, or its child or grandchild within 10 ms of CPU, executes it, and where
-    anybody else does none; without it all of them have. The flag takes effect on who runs already when it comes and goes, and a new daemon finds the same."""
-    guest.start_limelight()
-    _install(guest, "only")
-    guest.check("for name in shell plain; do install -m 755 $(readlink -f /bin/sh) /usr/local/bin/$name; done")
-    shell, only = "/usr/local/bin/shell:Iact:2:100:R:-:-", "/usr/local/bin/only:Iact:1:100:R:-:-"
-
-    def held() -> list[int]:
-        return sorted(one["pid"] for one in _list(guest) if one["name"] == "only" and one["state"] == "admitted")
-
-    _write(guest, shell, only.replace(":R:", ":RP:"))
-    begun: dict[str, int] = {}
-    for way, command in WAYS.items():
-        guest.background(command.format(idle="1000 1000000 300"))
-        guest.wait_for(lambda: set(guest.processes("only")) - set(begun.values()), "it is executed")
-        (begun[way],) = set(guest.processes("only")) - set(begun.values())
-    by_interactive = sorted(begun[way] for way in ("child", "itself", "grandchild"))
-    assert held() == by_interactive, begun
-    assert {one["interactive_parent"] for one in _list(guest) if one["name"] == "only"} == {True}
-    _write(guest, shell, only)
-    assert held() == sorted(begun.values()), begun
-    _write(guest, shell, only.replace(":R:", ":RP:"))
-    # By the parent of today: what was run before the program was executed is not known any more, and whoever is found running `shell` has had its
-    # reservation since the first reload. Who executed it in place of itself has none for a parent, and the line of before did not say that it had.
-    by_today = sorted(begun[way] for way in ("child", "late", "grandchild", "great-grandchild"))
-    assert held() == by_today, begun
-    _write(guest, shell, only.replace(":1:", ":2:").replace(":R:", ":RP:"))
-    assert held() == by_today, begun
-    guest.check("pkill -9 -x limelight; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.1; done")
-    guest.start_limelight()
-    guest.wait_for(lambda: held() == by_today, "they hold theirs again", 5)
-
-
-#: As a build does, it has a shell for each rule, and the small programs that the shipped set has entries for.
-MAKEFILE = """
-all: $(addprefix t,$(shell seq 400))
-t%:
-\t@mkdir -p /tmp/made/$*; date >/tmp/made/$*/a; cat /tmp/made/$*/a >/tmp/made/$*/b; rm -r /tmp/made/$*
-"""
-#: A session by a key whose terminal stays open.
-SSH = "ssh -tt -i /root/.ssh/id_ed25519 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-
-
-@on(DESKTOP)
-def test_with_the_shipped_set_a_build_asks_for_nothing_and_a_persons_shell_has_a_reservation(guest: Guest) -> None:
-    """With what limelight ships in force, none of the shells and small programs of `make -j4` asks for a reservation; bash in an xterm has one, and in
-    sessions by ssh, root's and a user's."""
-    guest.start_limelight()
-    guest.machine.put(PACKAGING)
-    guest.check("install -D -m 644 -t /usr/share/limelight/spec.d /root/in/packaging/spec.d/*.toml")
-    guest.check(f"cat >/tmp/Makefile <<'X'\n{MAKEFILE}X\nmkdir -p /run/sshd /root/.ssh && ssh-keygen -q -A && chmod 700 /root/.ssh")
-    guest.check("cd /root/.ssh && ssh-keygen -q -t ed25519 -N '' -f id_ed25519 && cp id_ed25519.pub authorized_keys")
-    guest.check("cd ~person && install -d -o person -m 700 .ssh && install -o person -m 600 /root/.ssh/id_ed25519.pub .ssh/authorized_keys")
-    _write(guest)
-    view = json.loads(guest.check("limelight spec list --json"))
-    assert view["specifications"] > 20 and view["complaints"] == 0
-    guest.check("/usr/sbin/sshd -o UsePAM=yes")
-    for user in ("root", "person"):
-        guest.background(f"sh -c 'sleep 300 | {SSH} {user}@127.0.0.1 bash --norc'")
-    guest.background("xterm -e bash --norc", user="person")
-    guest.wait_for(lambda: len(guest.processes("bash")) == 3, "the shells are there", 20)
-
-    def served() -> set[int]:
-        return {one["pid"] for one in _list(guest) if one["name"] == "bash" and one["state"] == "admitted"}
-
-    # Beside what a login expects to use one may be refused at first, and one is tried again every four seconds.
-    guest.wait_for(lambda: served() == set(guest.processes("bash")), "each bash has its reservation", 20)
-
-    def asked() -> int:
-        counters = guest.status()["counters"]
-        return counters["reserved_admitted"] + counters["reserved_refused"]
-
-    before, seen = asked(), 0
-    make = guest.background("make -s -j4 -f /tmp/Makefile")
-    while guest.is_running(make):
-        assert {one["name"] for one in _list(guest)} & {"make", "sh", "mkdir", "date", "cat", "rm"} == set()
-        seen += 1
-        guest.run("timeout 0.2 sh -c 'while :; do :; done'")
-    assert seen >= 5, "make was not there for long enough to be looked at"
-    assert guest.run("cat /run/test/make.log").stdout == ""
-    # Those that were refused are tried again, one in four seconds.
-    assert asked() - before <= 20, "of two thousand programs some have asked for one"
 
 
 #: Works for some 5 ms, then executes $1, which executes it again: for 4 s.
@@ -346,7 +195,7 @@ def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(gu
     guest.start_limelight()
     guest.check("for name in again between; do install -m 755 $(readlink -f /bin/sh) /usr/local/bin/$name; done")
     guest.check(f"cat >/run/again <<'X'\n{AGAIN}X\necho 'exec /usr/local/bin/again /run/again $1 $2' >/run/back")
-    _write(guest, "/usr/local/bin/again:Iact:10:100:R:-:-")
+    write(guest, "/usr/local/bin/again:Iact:10:100:R:-:-")
     seen = [at for at in guest.script("periods", "spinning=9", f"/usr/local/bin/again /run/again /usr/local/bin/{by}")["seconds"] if at["ran_s"][0]]
     # A tenth, and a tenth of the rest, a period and a slice more or less; the other one's part is by its share alone, a tenth. With a whole budget
     # at each execution: all that admission leaves to it.
@@ -369,20 +218,20 @@ def _idle(guest: Guest, name: str, user: str = "root") -> int:
 def test_who_has_no_room_is_refused_and_has_it_later(guest: Guest) -> None:
     """Of two that want half of the CPU, of which the first uses what it has, the second is refused: R_hi is 80 %. When the first has ended it is
     admitted within two windows."""
-    _specify(guest, "/usr/local/bin/reserved:Iact:50:100:R:-:-")
+    specify(guest, "/usr/local/bin/reserved:Iact:50:100:R:-:-")
     # One that idles has its load forgotten in 4 s, and how many pass until both are looked at is the laboratory's doing.
     first = guest.background("/usr/local/bin/reserved 45000 100000 100")
     guest.check("sleep 0.3")
     second = _idle(guest, "reserved")
-    assert {held["pid"]: held["state"] for held in _list(guest)} == {first: "admitted", second: "refused"}
+    assert {held["pid"]: held["state"] for held in listed(guest)} == {first: "admitted", second: "refused"}
     guest.check(f"kill {first}")
-    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in _list(guest)] == [(second, "admitted")], "the second is admitted", 8)
+    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(second, "admitted")], "the second is admitted", 8)
 
 
 def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> None:
     """Three that were each admitted for 40 %, as they use little, want all of it: one is revoked within a window and two samples, the others keep
     theirs, and it has its own back within two windows of their end."""
-    _specify(guest, *(f"/usr/local/bin/reserved{n}:Iact:{40 + n}:100:R:-:-" for n in range(3)))
+    specify(guest, *(f"/usr/local/bin/reserved{n}:Iact:{40 + n}:100:R:-:-" for n in range(3)))
     # The third is admitted when S_load has decayed far enough twice, and one is given back every fourth pass: 14 s, and two passes more.
     change, end, last = 22, 30, 40
     programs = [f"/usr/local/bin/reserved{n} 1000 100000 {last if n == 2 else end} {change} {38000 + 1000 * n}" for n in range(3)]
@@ -408,26 +257,26 @@ def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> N
 
 def test_a_reload_changes_what_is_held(guest: Guest) -> None:
     """Lines that change, go, come back and are wrong take effect on who runs already; a wrong one harms no other."""
-    _specify(guest, LINE)
+    specify(guest, LINE)
     pid = _idle(guest, "reserved")
 
     def held() -> list[tuple]:
-        return [(one["pid"], one["state"], one["runtime_ms"]) for one in _list(guest) if one["state"] != "ended"]
+        return [(one["pid"], one["state"], one["runtime_ms"]) for one in listed(guest) if one["state"] != "ended"]
 
     assert held() == [(pid, "admitted", 5.2)]
-    _write(guest, LINE.replace("5.2", "6"), "/nonsense:Iact", "nothing")
+    write(guest, LINE.replace("5.2", "6"), "/nonsense:Iact", "nothing")
     assert held() == [(pid, "admitted", 6.0)]
     assert json.loads(guest.check("limelight spec list --json"))["complaints"] == 2
-    _write(guest)
+    write(guest)
     assert held() == []
-    _write(guest, LINE.replace("5.2", "6"))
+    write(guest, LINE.replace("5.2", "6"))
     assert held() == [(pid, "admitted", 6.0)]
 
 
 def test_a_specification_is_for_the_file_that_is_there(guest: Guest) -> None:
     """A program that was replaced has its reservation from the next look on, and who runs the old one keeps what it has; a copy elsewhere has none,
     and what a user mounts in its place for himself neither."""
-    _specify(guest, LINE)
+    specify(guest, LINE)
     old = _idle(guest, "reserved")
     guest.check("cp /usr/local/bin/reserved /usr/local/bin/new && mv /usr/local/bin/new /usr/local/bin/reserved && cp /usr/local/bin/reserved /tmp/reserved")
     # A look every 2 s.
@@ -439,13 +288,13 @@ def test_a_specification_is_for_the_file_that_is_there(guest: Guest) -> None:
     guest.background(f"unshare -rm sh -c '{own}'")
     guest.check("sleep 1")
     assert guest.processes("reserved") and len(guest.processes("reserved")) >= 4, "the mount did not succeed"
-    assert {held["pid"] for held in _list(guest)} == {old, new}
+    assert {held["pid"] for held in listed(guest)} == {old, new}
 
 
 def test_a_user_may_ask_within_limits(guest: Guest) -> None:
     """A user's request is for their own processes, for a quarter of a CPU and eight of them altogether, and ends with the program that it was for."""
     guest.start_limelight()
-    _install(guest, "other")
+    install(guest, "other")
     pids = [_idle(guest, "other", "person") for _ in range(2)]
     root = _idle(guest, "other")
 
@@ -458,7 +307,7 @@ def test_a_user_may_ask_within_limits(guest: Guest) -> None:
     assert ask(root, 1) != 0, "root's process"
     assert ask(1, 1) != 0
     assert ask(root, 30, "root") == 0
-    assert sorted(held["pid"] for held in _list(guest)) == sorted([*pids, root])
+    assert sorted(held["pid"] for held in listed(guest)) == sorted([*pids, root])
     guest.check(f"kill {pids[0]}; sleep 1.5")
     assert ask(pids[1], 20) == 0, "there is room again"
 
@@ -470,7 +319,7 @@ CROWD = 5_000
 def test_a_reservation_of_thousands_of_threads_keeps_nobody_out(guest: Guest) -> None:
     """A user asks for a reservation for a process of five thousand threads that sleep and wake: three programs that begin then beside ten that spin, and
     wait for each other, keep all of their periods by their specification, and a cooperative one its timers."""
-    _specify(guest, LINE)
+    specify(guest, LINE)
     guest.background(f"prlimit --nproc={2 * CROWD} runuser -u person -- waking {CROWD}")
     guest.wait_for(lambda: int(guest.check("cut -d/ -f2 /proc/loadavg").split()[0]) >= CROWD, "they are all there", 60)
     # Less than they use, or they would run by that at once, and wait for nothing.
@@ -478,7 +327,7 @@ def test_a_reservation_of_thousands_of_threads_keeps_nobody_out(guest: Guest) ->
     # Each has slept for 1 to 3 s by the end, a few times, and has waited for the CPU each time.
     guest.background("hogs spinning 10")
     guest.check("sleep 8")
-    assert [(held["name"], held["state"]) for held in _list(guest)] == [("waking", "admitted")]
+    assert [(held["name"], held["state"]) for held in listed(guest)] == [("waking", "admitted")]
     # By periods of different lengths each comes to wait for each.
     programs = guest.script("periods", "-", *(f"/usr/local/bin/reserved 5000 {period_us} 3" for period_us in (30000, 31000, 37000)))["programs"]
     player, = guest.script("adaptive", "spinning", 0, "--seconds=3,--period-us=20003,--seed=1")
@@ -495,13 +344,13 @@ def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
     guest.check("sleep 1; grep -q '^State:.Z' /proc/$(cat /run/test/zombie)/status")
     guest.run("limelight spec request $(cat /run/test/zombie) 5 100")
     guest.check(f"kill {parent}; sleep 0.5")
-    assert not _list(guest)
+    assert not listed(guest)
 
 
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_reservation_goes_where_its_process_may_run(guest: Guest) -> None:
     """When it may run on other CPUs only, it is admitted on one of those from its next wake-up on, and the load goes with it."""
-    _specify(guest, LINE)
+    specify(guest, LINE)
     pid = guest.background("taskset -c 1 /usr/local/bin/reserved 1000 100000 100")
     for cpu in (1, 3, 2):
         guest.check(f"taskset -p -c {cpu} {pid}; sleep 1.5")
@@ -516,7 +365,7 @@ def test_who_has_ended_holds_nothing(guest: Guest) -> None:
     of them, and the daemon has not grown by a page for each hundred."""
     daemon = guest.start_limelight()
     guest.check("install -m 755 /bin/true /usr/local/bin/short; install -m 755 $(readlink -f /bin/sh) /usr/local/bin/shell")
-    _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-", "/usr/local/bin/shell:Iact:1:100:IR:-:-")
+    write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-", "/usr/local/bin/shell:Iact:1:100:IR:-:-")
     rss = f"awk '/VmRSS/ {{print $2}}' /proc/{daemon}/status"
     before = int(guest.check(rss))
     forks = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); short & short; (:) & (:); done; wait"
@@ -539,7 +388,7 @@ def test_ten_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
     none is left, and the daemon is not a page larger for each hundred, nor is what the kernel holds for it."""
     daemon = guest.start_limelight()
     guest.check("install -m 755 /usr/local/bin/nothing /usr/local/bin/short")
-    _write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-")
+    write(guest, "/usr/local/bin/short:Iact:1:100:R:-:-")
     # 10 executions a sample.
     run = "for program in short nothing; do swcost exec {} /usr/local/bin/$program >/dev/null || exit 1; done"
     guest.check(run.format(50))
@@ -568,7 +417,7 @@ def test_a_million_that_have_ended_are_forgotten(guest: Guest) -> None:
     afterwards, and neither the daemon nor what the kernel holds has grown by as much as a byte for each."""
     daemon = guest.start_limelight()
     guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/shell")
-    _write(guest, "/usr/local/bin/shell:Iact:2:100:R:-:-")
+    write(guest, "/usr/local/bin/shell:Iact:2:100:R:-:-")
     forks = "i=0; while [ $i -lt {} ]; do i=$((i+1)); (:); done"
     run = f"for shell in shell sh; do $shell -c '{forks}; :' & done; wait"
     guest.check(run.format(HALF_A_MILLION // 100), timeout_s=300)
@@ -588,11 +437,11 @@ def test_a_million_that_have_ended_are_forgotten(guest: Guest) -> None:
 
 def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
     """The daemon is killed and another one started: who runs has what its specification says."""
-    _specify(guest, LINE)
+    specify(guest, LINE)
     pid = _idle(guest, "reserved")
     guest.check("pkill -9 -x limelight; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.1; done")
     guest.start_limelight()
-    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in _list(guest)] == [(pid, "admitted")], "it holds its reservation", 5)
+    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(pid, "admitted")], "it holds its reservation", 5)
 
 
 @on(replace(LIMELIGHT, **FOUR))
