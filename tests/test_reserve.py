@@ -116,10 +116,6 @@ def test_a_release_comes_before_a_deadline_that_can_wait(guest: Guest) -> None:
     assert played["worst"] <= 1
 
 
-def _wait_for_class(guest: Guest, pid: int, name: str) -> None:
-    guest.wait_for(lambda: any(one["pid"] == pid and one["class"] == name for one in guest.status()["processes"]), f"process {pid} is {name}", 20)
-
-
 @on(DESKTOP)
 def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
     """A client that the person types into wakes for 5 ms of work every 30 ms and has that by its specification: beside ten bursty ones it has it in each
@@ -131,7 +127,7 @@ def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
                               user="person")
     guest.background("hogs bursty 10")
     guest.type("typed", 4)
-    _wait_for_class(guest, client, "HUCIN")
+    guest.wait_for_class(client, "HUCIN")
     before, = (held for held in listed(guest) if held["pid"] == client)
     guest.check("person type --title typed --count 40 --out /run/test/keys", timeout_s=300)
     after, = (held for held in listed(guest) if held["pid"] == client)
@@ -157,11 +153,11 @@ def test_who_is_entitled_goes_before_who_serves_the_person_and_no_more(guest: Gu
     specify(guest, "/usr/local/bin/reserved:Iact:10:30:-:-:-")
     greedy = guest.background("xclient --title greedy --spin --work-us 500", user="person")
     guest.background("person wander --title greedy --seconds 600 --out /dev/null", user="person")
-    _wait_for_class(guest, greedy, "HUCIN")
+    guest.wait_for_class(greedy, "HUCIN")
     seen = [at for at in guest.script("periods", "-", "/usr/local/bin/reserved 0 30000 6")["seconds"] if at["ran_s"][0] and _states(at) == ["admitted"]]
     share = _share(seen[0], seen[-1])
     print(share, guest.rated().get("xclient"))
-    _wait_for_class(guest, greedy, "HUCIN")
+    guest.wait_for_class(greedy, "HUCIN")
     # A third, less a period at the edges; and 5 to 6 % (tests/test_coop.py), of which the reservation's own use earns a part.
     assert 0.32 <= share <= 0.333 + 0.07
 

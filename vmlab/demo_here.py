@@ -134,6 +134,8 @@ def film(player: subprocess.Popen, load: subprocess.Popen | None) -> engine.Outc
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "waits.json"
+        # The user's own, whatever root's umask is.
+        out.touch()
         # Patient: it is at its end that it takes back what it has set in the kernel.
         command = (shutil.which("wakelat") or "wakelat", "--seconds", str(SECONDS), "--out", out, f"player={player.pid}")
         with asroot.running(*command, patient=True) as recorder:

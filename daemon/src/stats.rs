@@ -101,7 +101,7 @@ mod tests {
         // Of all platforms it would want packages that were never fetched.
         let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let told = Command::new(cargo)
-            .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &here])
+            .args(["metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", &here])
             .arg("--manifest-path")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
             .output()

@@ -37,7 +37,7 @@ def _waiting(stage: Stage, promised: list[specs.Spec], seconds: int, seed: int) 
 def _is_told(pid: int) -> bool:
     """Whether `limelight explain` says of a process that its reservation was revoked."""
     done = subprocess.run(["limelight", "explain", str(pid)], stdout=subprocess.PIPE, text=True, check=False)
-    return "revoked" in done.stdout
+    return "taken back" in done.stdout and "of which they may have" in done.stdout
 
 
 def _given_back(promised: list[specs.Spec], revoked: list[dict]) -> float:

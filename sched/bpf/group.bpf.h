@@ -15,7 +15,7 @@
 enum {
 	/*
 	 * One for each CPU of each group; a user but root who has more has their threads alone in groups of their own. There is room for the
-	 * groups of sixteen users, as for their threads and their pages; each takes 16 KiB, most of that for its heap, 8 MiB in all.
+	 * groups of fifteen users, as for their threads and their pages; each takes 16 KiB, most of that for its heap, 8 MiB in all.
 	 */
 	COOP_MAX_GROUPS_OF_USER = 32,
 	COOP_MAX_GROUPS = 512,		/* a power of two */
@@ -176,10 +176,10 @@ static u32 find_group(u64 name, s32 cpu)
 	number = make_group(name, cpu);
 	if (number && !bpf_map_update_elem(&group_numbers, &key, &number, BPF_NOEXIST))
 		return number;
-	/* Nobody else has found it by its name. */
+	/* Who has entered it nevertheless, by what was found before, has the user counted less when it leaves. */
 	group = group_of(number);
-	if (number && group)
-		__sync_fetch_and_sub(&group->members, 1);
+	if (number && group && __sync_fetch_and_sub(&group->members, 1) != 1)
+		return 0;
 	dismiss_user(&group_users, uid);
 	return 0;
 }

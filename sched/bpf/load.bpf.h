@@ -165,7 +165,7 @@ static s32 start_load_timer(void)
 
 /*
  * Was @p, which runs already, executed by an interactive process, as far as can still be told? It holds a reservation that said so, or its parent of
- * today holds one itself. So whose parent has ended counts as executed by init, where that has one.
+ * today holds one itself, and is not init.
  */
 static bool was_executed_by_interactive(const struct task_struct *p, const struct task_ctx *tctx)
 {
@@ -176,7 +176,8 @@ static bool was_executed_by_interactive(const struct task_struct *p, const struc
 
 	if (own && !tctx->reserve.window_ns && own->r.flags & LL_SPEC_INTERACTIVE_PARENT)
 		return true;
-	if (p->flags & PF_FORKNOEXEC)
+	/* Whose parent has ended is init's, whoever executed it. */
+	if (p->flags & PF_FORKNOEXEC || p->real_parent->tgid == 1)
 		return false;
 	parent = bpf_task_from_pid(p->real_parent->tgid);
 	if (!parent)
@@ -207,18 +208,29 @@ static void adopt_first(struct task_struct *p, struct task_ctx *tctx)
 
 /*
  * @p's process has come to hold a reservation while @p may wait for a CPU: where that is admitted, it is its turn from now on. Else it would
- * wait for its turn in its class. Who takes it at this moment withdraws it in ll_running().
+ * wait for its turn in its class. Who takes it at this moment withdraws it in ll_running(), and what is left of who goes to sleep at this moment is
+ * found to be nobody's when it is the first.
  */
 static void submit_waiting(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 now = scx_bpf_now();
 
+	const struct cpu_ctx *cctx;
+
 	if (!tctx->reserve.number || waiting_class(tctx) >= LL_NR_CLASSES)
 		return;
+	wants_cpu(tctx);
+	/* It has waited: that is no wake-up. */
+	tctx->reserve.woke = 0;
 	charge_reservation(tctx->reserve.number, 0, now, 0);
 	submit_reserved(p, tctx, now);
-	if (tctx->reserve.queue)
+	if (!tctx->reserve.queue)
+		return;
+	cctx = cpu_ctx_of(tctx->reserve.queue_cpu);
+	if (tctx->reserve.queue == QUEUE_STARTS || makes_way_for_deadline(cctx, cctx->first_release[QUEUE_DEADLINES]))
 		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_PREEMPT);
+	else
+		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_IDLE);
 }
 
 /* The same for all threads of @p's process that hold @number. */

@@ -213,6 +213,9 @@ static bool hold_item(const struct task_struct *p, struct task_ctx *tctx)
 
 	if (tctx->reserve.held)
 		return true;
+	/* Another CPU has had it leave its reservation. */
+	if (!number)
+		return false;
 	uid = BPF_CORE_READ(p, real_cred, uid.val);
 	if (__sync_fetch_and_add(items_of(held), 1) >= MAX_ITEMS_OF_RESERVATION)
 		goto none;

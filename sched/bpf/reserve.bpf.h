@@ -377,6 +377,7 @@ static void end_reserving(struct task_ctx *tctx)
 {
 	__sync_lock_test_and_set(&tctx->reserve.has_ended, 1);
 	leave_reservation(tctx);
+	return_item(tctx);
 }
 
 /*
@@ -478,12 +479,18 @@ static void follow_affinity(const struct task_struct *p, const struct task_ctx *
 		admit_reservation(number, home, LL_RESERVATION_REFUSED);
 }
 
+/* Does @tctx's task hold a reservation, of its own or its parent's? One that has ended is none. */
+static bool is_interactive(const struct task_ctx *tctx)
+{
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
+
+	return reservation && reservation->r.state != LL_RESERVATION_RETIRED;
+}
+
 /* @tctx is of a new child of @parent's. */
 static void count_generation(struct task_ctx *tctx, const struct task_ctx *parent)
 {
-	struct reservation *reservation = reservation_of(parent->reserve.number);
-
-	if (reservation && !parent->reserve.window_ns && reservation->r.state == LL_RESERVATION_ADMITTED)
+	if (is_interactive(parent) && !parent->reserve.window_ns)
 		tctx->reserve.generation = 1;
 	else if (parent->reserve.generation && parent->reserve.generation < BY_INTERACTIVE_GENERATIONS)
 		tctx->reserve.generation = parent->reserve.generation + 1;
@@ -512,15 +519,10 @@ static void fork_reservation(struct task_struct *p, struct task_ctx *tctx)
 		join_reservation(tctx, parent_ctx->reserve.number, EXEC_WINDOW_NS);
 }
 
-/* Does @tctx's task hold a reservation, of its own or its parent's? One that has ended is none. */
-static bool is_interactive(const struct task_ctx *tctx)
-{
-	struct reservation *reservation = reservation_of(tctx->reserve.number);
-
-	return reservation && reservation->r.state != LL_RESERVATION_RETIRED;
-}
-
-/* Does an interactive process, or a child or grandchild of one at once, execute something as @p? */
+/*
+ * Does an interactive process, or a child or grandchild of one, execute something as @p? That has had little CPU itself until then; for how long its
+ * parent has been there without executing anything is not asked.
+ */
 static bool is_by_interactive(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return is_interactive(tctx) || (tctx->reserve.generation && p->se.sum_exec_runtime < BY_INTERACTIVE_NS);
