@@ -21,6 +21,8 @@ ASKER = """
 import os, signal, sys, time
 from pathlib import Path
 from vmlab import asroot
+# Whoever is started in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 log = Path(sys.argv[1])
 with asroot.running("sh", "-c", {script!r}.format(log)) as child:
     while not (log.exists() and "begun" in log.read_text()):

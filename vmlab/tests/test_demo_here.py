@@ -24,6 +24,8 @@ DEMO = """
 import os, signal, sys
 from pathlib import Path
 from vmlab import demo_here
+# Whoever is started in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 demo_here.STATE = Path("state").absolute()
 demo_here.SETTLE_S = 0.1
 os.environ["PATH"] = f"{{Path.cwd()}}:{{os.environ['PATH']}}"
