@@ -108,8 +108,8 @@ def play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, floa
         time.sleep(apps.WARM_UP_S)
         film.group.read_in()
         apps.rewind()
-        hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds - 1), wait=False) if is_typed else None
         prepare()
+        hand = desk.person("type", "vim", "--count", "10000", "--seconds", str(seconds - 1), wait=False) if is_typed else None
         time.sleep(FIND_S)
         eye = desk.person("watch", "film", "--seconds", str(seconds), wait=False)
         time.sleep(BEFORE_S)
