@@ -43,12 +43,13 @@ def _is_told(pid: int) -> bool:
 def _given_back(promised: list[specs.Spec], revoked: list[dict]) -> float:
     """Ends all but the revoked ones; how long it took until the first of these had its own back, in s."""
     began = time.monotonic()
+    waiting = {one["pid"] for one in revoked}
     for one in specs.held(promised):
-        if one["pid"] not in {held["pid"] for held in revoked}:
+        if one["pid"] not in waiting:
             os.kill(one["pid"], signal.SIGKILL)
     while time.monotonic() - began < BACK_S:
         time.sleep(specs.LOOK_S)
-        if any(one["state"] == "admitted" and one["pid"] == held["pid"] for held in revoked for one in specs.held(promised)):
+        if any(one["state"] == "admitted" and one["pid"] in waiting for one in specs.held(promised)):
             break
     return time.monotonic() - began
 

@@ -39,14 +39,18 @@ def promised(path: str) -> tuple[float, float]:
     raise desk.MeasureError(f"nothing is shipped for {path}: name it in packaging/spec.d")
 
 
-def _typed(stage: desk_tasks.Stage, title: str, *command: str) -> None:
-    stage.group(title).start("xterm", "-T", title, "-geometry", "80x24+40+40", "-e", *command)
+def _type(stage: desk_tasks.Stage, title: str) -> None:
     stage.people.append(desk.person("type", title, "--count", "100000", "--seconds", str(ATTENDED_S), wait=False)[0])
+
+
+def _shell(stage: desk_tasks.Stage) -> None:
+    stage.group("shell").start(*apps.in_terminal("shell", ("bash", "--norc")))
+    _type(stage, "shell")
 
 
 def _editor(stage: desk_tasks.Stage, name: str) -> None:
     stage.take(apps.editor(name).group)
-    stage.people.append(desk.person("type", name, "--count", "100000", "--seconds", str(ATTENDED_S), wait=False)[0])
+    _type(stage, name)
 
 
 def _dragged(stage: desk_tasks.Stage) -> None:
@@ -64,7 +68,7 @@ USES: dict[str, Callable[[desk_tasks.Stage], None]] = {
     "Xvfb": _film_and_keys,
     "openbox": _dragged,
     "xterm": lambda stage: _editor(stage, "vim"),
-    "bash": lambda stage: _typed(stage, "shell", "bash", "--norc"),
+    "bash": _shell,
     "vim": lambda stage: _editor(stage, "vim"),
     "emacs": lambda stage: _editor(stage, "emacs"),
     "mpv": lambda stage: stage.take(apps.film().group),
