@@ -111,6 +111,23 @@ def require_programs() -> None:
     run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], f"install {' '.join(missing)}", env=env, as_root=True)
 
 
+def bring_near(path: Path) -> None:
+    """Reads a file into this machine's page cache; what is there already costs next to nothing (25 ms a gigabyte and a half).
+
+    An idle guest's clock runs on while its disk is read, to the next timer and the next again: seconds for one read of a slow disk.
+    """
+    with path.open("rb") as file, open(os.devnull, "wb") as nowhere:
+        start = 0
+        while True:
+            try:
+                start = os.lseek(file.fileno(), start, os.SEEK_DATA)
+            except OSError:
+                return  # only a hole is left
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            while start < end:
+                start += os.sendfile(nowhere.fileno(), file.fileno(), start, end - start)
+
+
 def give_back(tree: Path) -> None:
     """Makes what a step has made as root the property of who asked for it."""
     if not asroot.is_root():

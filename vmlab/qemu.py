@@ -276,6 +276,8 @@ class Process:
 
 def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None) -> Process:
     """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
+    for near in (parts.image.disk, parts.kernel.disk):
+        host.bring_near(near)
     # It must not outlive this program, however that ends.
     command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory)]
     if state is not None:

@@ -3,6 +3,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,24 @@ def test_a_stale_program_is_not_measured(tmp_path, monkeypatch):
     # That there is none is for payload.check() to say.
     program.unlink()
     payload.require_fresh()
+
+
+def test_a_disk_is_brought_near(tmp_path):
+    """Of a file with holes and two pieces of data all that was written is in the page cache afterwards, and a file of nothing but a hole is no error."""
+    disk = tmp_path / "disk"
+    with disk.open("wb") as file:
+        for start in (1 << 20, 5 << 20):
+            file.seek(start)
+            file.write(b"x" * (1 << 20))
+        file.truncate(9 << 20)
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    host.bring_near(disk)
+    assert _cached_bytes(disk) >= 2 << 20
+    disk.write_bytes(b"")
+    os.truncate(disk, 1 << 20)
+    host.bring_near(disk)
+
+
+def _cached_bytes(path: Path) -> int:
+    return int(subprocess.run(["fincore", "--bytes", "--noheadings", "--output=RES", path], check=True, capture_output=True, text=True).stdout)
