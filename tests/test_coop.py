@@ -31,6 +31,8 @@ WAIT_S = 1.0
 #: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
 UNTIL_KEPT_S = 3.0
 JAIN = 0.98
+#: So long plays who outlives the daemon: half as long again as the scheduler takes to be loaded beside it.
+OUTLIVES_S = 40
 #: Threads that one user registers: forty times what is admitted of one without privilege.
 CROWD = 10_000
 
@@ -38,6 +40,10 @@ CROWD = 10_000
 def _play(guest: Guest, kind: str, count: int, *programs: str) -> list[dict]:
     guest.start_limelight()
     return guest.script("adaptive", kind, count, *programs)
+
+
+def _uptime_s(guest: Guest) -> float:
+    return float(guest.check("cut -d' ' -f1 /proc/uptime"))
 
 
 def _player(number: int, *options: str) -> str:
@@ -334,8 +340,9 @@ def test_who_was_ahead_is_believed_again_when_its_class_has_caught_up(guest: Gue
 
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_thread_stays_on_its_cpu_and_shares_it(guest: Guest) -> None:
-    """On four CPUs twelve players spread evenly and share evenly beside eight others."""
+    """On four CPUs twelve players spread evenly, and share evenly beside sixteen others; ten times a second each is seen on the CPU it was on at first."""
     players = _play(guest, "spinning", 2 * PLAYERS, *(_player(number) for number in range(12)))
+    assert [player["cpus"] for player in players] == [1] * 12
     assert jain([player["cpu_ns"] for player in players]) >= JAIN
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
 
@@ -353,17 +360,47 @@ def test_a_release_does_not_beat_who_serves_the_person(guest: Guest) -> None:
     assert sum(player["cpu_ns"] for player in players) <= 0.07 * 4e9
 
 
-@on(DESKTOP)
-def test_who_is_seen_keeps_class_and_releases(guest: Guest) -> None:
-    """A client that wakes every 20 ms and is seen (HUCOUT) polls cooperatively: beside another of its class, which spins, and ten of class OTHER it stays of
-    its class, and its timers come within 1 ms."""
+def _start_due_client(guest: Guest) -> int:
+    """A client with a timer each 20 ms, under coop-run; returns its process id."""
     guest.start_limelight()
     programs = coop_run(Path(__file__).resolve().parents[1])
     for path in programs:
         guest.machine.put(path)
     guest.check(f"install -m 755 {' '.join(f'/root/in/{path.name}' for path in programs)} /usr/local/bin; mkdir -p -m 1777 /run/test")
     animated = "--period-us 20000 --period-work-us 100 --draw-px 200"
-    due = guest.background(f"coop-run xclient --title due --geometry 300x200+0+0 {animated} --out /run/test/due.json", user="person")
+    return guest.background(f"coop-run xclient --title due --geometry 300x200+0+0 {animated} --out /run/test/due.json", user="person")
+
+
+def _assert_last_timers_kept(guest: Guest, client: int) -> None:
+    """Of the last 2 s; at its end it is sent a signal."""
+    guest.check(f"kill {client}; until [ -s /run/test/due.json ]; do sleep 0.1; done")
+    late = json.loads(guest.check("cat /run/test/due.json"))["lateness_ns"][-90:]
+    print(sorted(late)[-10:])
+    assert len(late) == 90
+    assert sorted(late)[-2] / 1e6 <= LATE_WORST_MS
+
+
+@on(DESKTOP)
+def test_who_is_typed_into_keeps_class_and_releases(guest: Guest) -> None:
+    """A client that is typed into (HUCIN) polls cooperatively: beside players of class OTHER that are always due, and others that spin, it stays of its
+    class, and its timers come within 1 ms."""
+    due = _start_due_client(guest)
+    guest.background("hogs spinning 4")
+    for _ in range(3):
+        guest.background("adaptive --seconds=60 --period-us=1000 --timer-us=500 --event-us=100", user="person")
+    guest.background("person wander --title due --seconds 600 --out /dev/null", user="person")
+    guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") == "HUCIN", "the client is HUCIN", 20)
+    guest.check("sleep 5")
+    assert guest.rated()["xclient"]["class"] == "HUCIN"
+    assert sum(user["processes"] for user in guest.status()["cooperative"]["users"]) == 4
+    _assert_last_timers_kept(guest, due)
+
+
+@on(DESKTOP)
+def test_who_is_seen_keeps_class_and_releases(guest: Guest) -> None:
+    """A client that wakes every 20 ms and is seen (HUCOUT) polls cooperatively: beside another of its class, which spins, and ten of class OTHER it stays of
+    its class, and its timers come within 1 ms."""
+    due = _start_due_client(guest)
     guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --period-us 100000 --draw-px 200", user="person")
     guest.background("hogs spinning 10")
     guest.wait_for(lambda: [one["class"] for one in guest.status()["processes"] if one["name"] == "xclient"] == ["HUCOUT"] * 2, "both are HUCOUT", 20)
@@ -371,12 +408,7 @@ def test_who_is_seen_keeps_class_and_releases(guest: Guest) -> None:
     seen = guest.status()
     assert {one["class"] for one in seen["processes"] if one["pid"] == due} == {"HUCOUT"}
     assert seen["cooperative"]["users"][0]["processes"] == 1
-    guest.check(f"kill {due}; until [ -s /run/test/due.json ]; do sleep 0.1; done")
-    late = json.loads(guest.check("cat /run/test/due.json"))["lateness_ns"][-90:]
-    print(sorted(late)[-10:])
-    # The last 2 s; at its end it is sent a signal.
-    assert len(late) == 90
-    assert sorted(late)[-2] / 1e6 <= LATE_WORST_MS
+    _assert_last_timers_kept(guest, due)
 
 
 def test_a_page_full_of_nonsense_harms_nobody(guest: Guest) -> None:
@@ -394,17 +426,20 @@ def test_a_page_full_of_nonsense_harms_nobody(guest: Guest) -> None:
 
 
 def test_players_outlive_the_daemon(guest: Guest) -> None:
-    """Limelight is killed while a player plays: that goes on without the promise, and has it again from the next one."""
+    """Limelight is killed while a player plays: that goes on without the promise, and has it again within a second of the next one's being there."""
     daemon = guest.start_limelight()
-    guest.background("sh -c 'adaptive --seconds=40 >/run/test/played'")
+    guest.background(f"sh -c 'adaptive --seconds={OUTLIVES_S} >/run/test/played'")
     guest.check("sleep 2")
     guest.check(f"kill -9 {daemon}")
+    killed_s = _uptime_s(guest)
     guest.check("until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.05; done")
     guest.start_limelight()
+    without_s = _uptime_s(guest) - killed_s
     guest.check("until [ -s /run/test/played ]; do sleep 0.1; done")
-    kept = guest.check("""python3 -c 'import json; s = json.load(open("/run/test/played")); print(s["kept"] / s["timers"])'""")
-    # Of 40 s it loses what loading takes beside a player that takes half of the CPU, some 14, and what is left of the second until it asks again.
-    assert 0.4 <= float(kept) <= 0.95
+    kept = float(guest.check("""python3 -c 'import json; s = json.load(open("/run/test/played")); print(s["kept"] / s["timers"])'"""))
+    print(kept, without_s)
+    # Beside the player, which takes half of the CPU, the scheduler is loaded in some 24 s; a player asks again each second.
+    assert 1.0 - (without_s + 1.0) / OUTLIVES_S <= kept <= 0.95
 
 
 def test_who_is_always_due_and_always_new_starves_nobody(guest: Guest) -> None:

@@ -15,6 +15,10 @@ from pathlib import Path
 SETTLE_S = 1.0
 #: And the programs, and they have their pages.
 BEGIN_NS = 4_000_000_000
+#: How often it is looked where each of them is, on several CPUs.
+LOOK_S = 0.1
+#: What /proc/PID/stat has after the name that makes it hard to split: the CPU is the 39th field, and the name is the second.
+CPU_AFTER_NAME = 36
 
 
 def figures(text: str) -> dict:
@@ -55,13 +59,30 @@ def start(begin_ns: int, words: list[str]) -> subprocess.Popen:
     return program
 
 
+def cpu_of(program: subprocess.Popen) -> int:
+    """Where its thread runs or waits, or was last."""
+    return int(Path(f"/proc/{program.pid}/stat").read_text().rpartition(") ")[2].split()[CPU_AFTER_NAME])
+
+
+def watch(begin_ns: int, running: list[subprocess.Popen], seen: list[set[int]]) -> None:
+    """Notes on which CPUs each of them is, from when they count until one ends."""
+    time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9))
+    while all(program.poll() is None for program in running):
+        for program, cpus in zip(running, seen):
+            cpus.add(cpu_of(program))
+        time.sleep(LOOK_S)
+
+
 def main() -> None:
     kind, count, *programs = sys.argv[1:]
     load = subprocess.Popen(["hogs", kind, count], stdout=subprocess.DEVNULL) if int(count) else None
     time.sleep(SETTLE_S)
     begin = time.monotonic_ns() + BEGIN_NS
     running = [start(begin, program.split(",")) for program in programs]
-    seen = [figures(program.communicate()[0]) for program in running]
+    cpus: list[set[int]] = [set() for _ in running]
+    if (os.cpu_count() or 1) > 1:
+        threading.Thread(target=watch, args=(begin, running, cpus), daemon=True).start()
+    seen = [figures(program.communicate()[0]) | {"cpus": len(on)} for program, on in zip(running, cpus)]
     if load:
         load.kill()
     print(json.dumps(seen))
