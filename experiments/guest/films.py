@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import desk
-from players import BEGIN_S, GROUP, TRACE_KB_PER_S, is_one_group, jain, players_here, said, time_to_running
+from players import BEGIN_S, GROUP, TRACE_KB_PER_S, become_round_robin, is_one_group, jain, players_here, said, time_to_running
 
 ASSETS = Path("/root/in/assets")
 #: examples/player/make-films: rising bit rates.
@@ -52,8 +52,11 @@ def _play(films: list[str], seconds: int, group: int, apart_ns: int = 0, trace: 
     """What the players of these films say at their end, each beginning `apart_ns` after the one before; with a trace, when they ran, too: `dispatch_ns`."""
     begin_ns = time.monotonic_ns() + PREROLL_S * SECOND_NS
     words = ["--display", "none", "--seconds", str(seconds), "--group", str(group)]
+    in_class = become_round_robin if desk.scheduler() == "rr" else None
     running = [
-        subprocess.Popen(["player", *words, "--begin-ns", str(begin_ns + number * apart_ns), f"{film}.mkv"], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            ["player", *words, "--begin-ns", str(begin_ns + number * apart_ns), f"{film}.mkv"], stdout=subprocess.PIPE, text=True, preexec_fn=in_class
+        )
         for number, film in enumerate(films)
     ]
     try:

@@ -196,7 +196,7 @@ def _switches() -> int:
     return next(int(line.split()[1]) for line in desk.read("/proc/stat").splitlines() if line.startswith("ctxt"))
 
 
-def _become_round_robin() -> None:
+def become_round_robin() -> None:
     """In the new process, before it is a player: beside players of SCHED_RR that take all there is an ordinary one would not get to be one."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
@@ -217,7 +217,7 @@ class Watch:
 def play(cast: Cast, watch: Watch | None = None) -> Played:
     """Starts load and players, lets them play, and returns what was seen of them."""
     load = desk.start_load(cast.load, cast.count, cast.seed)
-    in_class = _become_round_robin if desk.scheduler() == "rr" else None
+    in_class = become_round_robin if desk.scheduler() == "rr" else None
     running = []
     try:
         for number in range(cast.players):
@@ -359,7 +359,7 @@ def measure_overhead(players: int, event_us: int, library: str, seconds: int, se
     """Frames shown by players of one film that have the machine to themselves. They are no more than AHEAD frames ahead of the screen."""
     film = ("--ahead", str(AHEAD), "--period-us", str(FILM_PERIOD_US))
     cast = Cast(
-        players, seconds=seconds, seed=seed, event_us=event_us, frame_us=FILM_PERIOD_US // SATURATE, vary_pct=0,
+        players_here(players), seconds=seconds, seed=seed, event_us=event_us, frame_us=FILM_PERIOD_US // SATURATE, vary_pct=0,
         cooperative=is_cooperative(library), options=lambda _number: film,
     )
     played = play(cast, Watch(trace=False))
@@ -370,7 +370,7 @@ def measure_periodic(players: int, period_us: int, seconds: int, seed: int) -> t
     """How late timers are where the kernel's scheduler gives each player a slice in each period, or with 0 where they poll cooperatively."""
     if period_us:
         SLICE_NS.write_text(str(max(SLICE_LEAST_US, period_us // players) * 1000))
-    played = play(Cast(players, seconds=seconds, seed=seed, cooperative=not period_us), Watch(trace=False))
+    played = play(Cast(players_here(players), seconds=seconds, seed=seed, cooperative=not period_us), Watch(trace=False))
     return played.metrics(), {"tardiness": played.series()["tardiness"]}
 
 
@@ -442,7 +442,7 @@ def measure_display(players: int, preload: str, load: str, count: int, pictures:
     # It shows some pictures that do not count, too.
     seconds = int((pictures + 60) * PICTURE_S) + 2
     try:
-        played = play(Cast(players, load, count, seconds, seed), Watch(others={"x": server.program.pid}, meanwhile=show))
+        played = play(Cast(players_here(players), load, count, seconds, seed), Watch(others={"x": server.program.pid}, meanwhile=show))
     finally:
         server.stop()
     return played.metrics(), {
