@@ -127,7 +127,7 @@ impl Mechanism for CoopPages {
     }
 
     fn uid(&self, pid: u32) -> Option<u32> {
-        procfs::effective_uid(pid)
+        procfs::uid(pid)
     }
 }
 

@@ -23,21 +23,10 @@ pub fn executable(pid: u32) -> Option<String> {
     Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
 }
 
-/// The user it runs as.
+/// The user whose rights it has: its directory is the effective user's, also where nothing in it is, because it may not be dumped.
 #[must_use]
 pub fn uid(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
-}
-
-/// The user whose rights it has, which [`uid`] does not tell of every process: one that may not be dumped is shown as root's.
-#[must_use]
-pub fn effective_uid(pid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    // The name, which is the process's choice, need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    // Real, effective, saved, of the file system.
-    uids.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The user who logged in, whoever the process runs as since.
@@ -144,8 +133,8 @@ mod tests {
         let me = std::process::id();
         assert!(name(me).is_some() && executable(me).is_some());
         assert!(uid(me).is_some_and(|owner| belongs_to(me, owner)));
-        assert_eq!(effective_uid(me), Some(nix::unistd::geteuid().as_raw()));
-        assert_eq!((name(0), effective_uid(0)), (None, None));
+        assert_eq!(uid(me), Some(nix::unistd::geteuid().as_raw()));
+        assert_eq!((name(0), uid(0)), (None, None));
         assert!(!belongs_to(0, 12345));
         assert!(available_kb() > paged_out_kb(me), "or it would not run");
     }

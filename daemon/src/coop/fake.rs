@@ -167,7 +167,7 @@ impl Mechanism for Pages {
     }
 
     fn uid(&self, pid: u32) -> Option<u32> {
-        self.0.became.lock().unwrap().get(&pid).copied().or_else(|| procfs::effective_uid(pid))
+        self.0.became.lock().unwrap().get(&pid).copied().or_else(|| procfs::uid(pid))
     }
 }
 
