@@ -142,6 +142,14 @@ void become_instrument(bool optional)
 		die_errno("cannot run above what is measured (SCHED_FIFO); run as root");
 }
 
+void become_ordinary(void)
+{
+	const struct sched_param param = { 0 };
+
+	if (sched_setscheduler(0, SCHED_OTHER, &param))
+		die_errno("cannot give SCHED_FIFO back");
+}
+
 void pin_to_one_cpu(void)
 {
 	cpu_set_t one;

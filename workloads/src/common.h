@@ -56,6 +56,9 @@ uint64_t random_between(struct random_state *state, uint64_t low, uint64_t high)
  */
 void become_instrument(bool optional);
 
+/* Ends that: to write what was seen, and to end, takes ms in which nobody else would run. */
+void become_ordinary(void);
+
 /* Keeps the caller, and whom it starts, on CPU 0, or dies. */
 void pin_to_one_cpu(void);
 

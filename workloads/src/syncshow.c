@@ -88,6 +88,7 @@ int main(int argc, char **argv)
 		if (shown >= UNCOUNTED)
 			samples_add(&late, now_ns() - when_ms * NS_PER_MS);
 	}
+	become_ordinary();
 	printf("{\"source\": \"time told to XSyncAwait to the server's answer to the request behind the picture\", ");
 	samples_write(stdout, "late", &late);
 	puts("}");
