@@ -159,3 +159,13 @@ def test_coop_run_has_one_text() -> None:
     assert all(word in text for word in ["--help", "--version", "125", "126", "127"])
     assert all(word in page for word in ["Fl h , -help", "Fl V , -version", "125", "126", "127"])
     assert run(COOP_RUN, "--version").startswith("coop-run ")
+
+
+def test_what_it_runs_has_no_huge_pages_unless_it_asks_for_them():
+    """khugepaged leaves a program alone that coop-run runs, and does not where COOP_HUGE_PAGES is 1."""
+    enabled = ("grep", "THP_enabled:", "/proc/self/status")
+    without_it = run(*enabled)
+    if "1" not in without_it:
+        pytest.skip("this kernel, or whoever runs the tests, has none to be left")
+    assert run(COOP_RUN, *enabled).split() == ["THP_enabled:", "0"]
+    assert run(COOP_RUN, *enabled, COOP_HUGE_PAGES="1") == without_it
