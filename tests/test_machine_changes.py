@@ -76,7 +76,7 @@ def _take_and_give_back(guest: Guest, daemon: int) -> None:
 FORGOTTEN_S = 15
 
 
-@on(replace(DESKTOP, cpus=2))
+@on(elsewhere=[replace(DESKTOP, cpus=2)])
 @pytest.mark.parametrize("change", [_take_and_give_back, _sleep_and_wake])
 def test_the_display_is_watched_on(guest: Guest, change: Callable[[Guest, int], None]) -> None:
     """The machine sleeps, or a CPU goes and comes back: the same helper watches on, and before the second key is due its client is HUCIN again, by the
