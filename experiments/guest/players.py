@@ -433,8 +433,8 @@ def measure_display(players: int, preload: str, load: str, count: int, pictures:
     server = XServer(preload == "with")
     shown: dict = {}
 
-    def show() -> None:
-        done = subprocess.run(["syncshow", server.NAME, str(pictures), str(seed)], stdout=subprocess.PIPE, text=True, check=False)
+    def show(count: int = pictures) -> None:
+        done = subprocess.run(["syncshow", server.NAME, str(count), str(seed)], stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise desk.MeasureError("syncshow failed: its message is above")
         shown.update(json.loads(done.stdout))
@@ -442,6 +442,8 @@ def measure_display(players: int, preload: str, load: str, count: int, pictures:
     # It shows some pictures that do not count, too.
     seconds = int((pictures + 60) * PICTURE_S) + 2
     try:
+        # Before anybody is traced: its socket is there while it still reads its files, and nobody is promised anything of that.
+        show(1)
         played = play(Cast(players_here(players), load, count, seconds, seed), Watch(others={"x": server.program.pid}, meanwhile=show))
     finally:
         server.stop()

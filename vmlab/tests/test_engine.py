@@ -191,6 +191,17 @@ def test_kernel_complaint_beside_an_ejection_fails_the_run():
     assert "BUG: something" in str(told.value) and EJECTED not in str(told.value)
 
 
+def test_what_real_time_processes_do_to_the_kernel_is_their_result():
+    """A grace period that never ends beside processes of SCHED_RR fails nothing, under no other scheduler; a BUG does there, too."""
+    stall = ["rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", "Call Trace:"]
+    hogs = replace(plan(), points=[{"count": 4}], schedulers=[("rr", "")])
+    rows, _, _ = run(hogs, faults=stall)
+    assert [row.failed for row in rows] == [""]
+    for others, faults in ((hogs, ["BUG: something"]), (replace(hogs, schedulers=[("eevdf", "")]), stall)):
+        with pytest.raises(KernelFault):
+            run(others, faults=faults)
+
+
 def test_an_ejection_that_is_measured_is_no_complaint():
     """Where the measurement has the kernel throw the scheduler out its lines about that fail nothing; at other points, and other lines, do."""
     thrown = replace(plan(), points=[{"count": 4}], experiment=replace(plan().experiment, ends_scheduler=True, thrown_out_at={"count": [4]}))
