@@ -367,7 +367,7 @@ def _start_due_client(guest: Guest) -> int:
     for path in programs:
         guest.machine.put(path)
     guest.check(f"install -m 755 {' '.join(f'/root/in/{path.name}' for path in programs)} /usr/local/bin; mkdir -p -m 1777 /run/test")
-    animated = "--period-us 20000 --period-work-us 100 --draw-px 200"
+    animated = "--work-us 100 --period-us 20000 --period-work-us 100 --draw-px 200"
     return guest.background(f"coop-run xclient --title due --geometry 300x200+0+0 {animated} --out /run/test/due.json", user="person")
 
 
