@@ -31,7 +31,9 @@ WAIT_S = 1.0
 #: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
 UNTIL_KEPT_S = 3.0
 JAIN = 0.98
-#: So long plays who outlives the daemon: half as long again as the scheduler takes to be loaded beside it.
+#: Until the scheduler is loaded beside one that takes half of the CPU, 23.4 s, and a fifth for its next growth.
+LOADED_BESIDE_S = 28
+#: So long plays who outlives the daemon, and has eight seconds of the promise at least.
 OUTLIVES_S = 40
 #: Threads that one user registers: forty times what is admitted of one without privilege.
 CROWD = 10_000
@@ -382,16 +384,21 @@ def _assert_last_timers_kept(guest: Guest, client: int) -> None:
 
 @on(DESKTOP)
 def test_who_is_typed_into_keeps_class_and_releases(guest: Guest) -> None:
-    """A client that is typed into (HUCIN) polls cooperatively: beside players of class OTHER that are always due, and others that spin, it stays of its
-    class, and its timers come within 1 ms."""
+    """A client that is typed into (HUCIN) polls cooperatively: beside another of its class, which spins, players of class OTHER that are always due, and
+    others that spin, it stays of its class, and its timers come within 1 ms."""
     due = _start_due_client(guest)
+    greedy = guest.background("xclient --title greedy --geometry 300x200+320+0 --spin --work-us 100", user="person")
     guest.background("hogs spinning 4")
     for _ in range(3):
         guest.background("adaptive --seconds=60 --period-us=1000 --timer-us=500 --event-us=100", user="person")
-    guest.background("person wander --title due --seconds 600 --out /dev/null", user="person")
-    guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") == "HUCIN", "the client is HUCIN", 20)
-    guest.check("sleep 5")
-    assert guest.rated()["xclient"]["class"] == "HUCIN"
+    guest.type("greedy")
+    guest.type("due")
+    guest.wait_for_class(due, "HUCIN")
+    guest.wait_for_class(greedy, "HUCIN")
+    # An input rating lasts for ten seconds.
+    guest.check("sleep 3")
+    for client in (due, greedy):
+        guest.wait_for_class(client, "HUCIN")
     assert sum(user["processes"] for user in guest.status()["cooperative"]["users"]) == 4
     _assert_last_timers_kept(guest, due)
 
@@ -426,7 +433,7 @@ def test_a_page_full_of_nonsense_harms_nobody(guest: Guest) -> None:
 
 
 def test_players_outlive_the_daemon(guest: Guest) -> None:
-    """Limelight is killed while a player plays: that goes on without the promise, and has it again within a second of the next one's being there."""
+    """Limelight is killed while a player plays: that goes on without the promise, and has it again within four seconds of the next one's being there."""
     daemon = guest.start_limelight()
     guest.background(f"sh -c 'adaptive --seconds={OUTLIVES_S} >/run/test/played'")
     guest.check("sleep 2")
@@ -438,7 +445,9 @@ def test_players_outlive_the_daemon(guest: Guest) -> None:
     guest.check("until [ -s /run/test/played ]; do sleep 0.1; done")
     kept = float(guest.check("""python3 -c 'import json; s = json.load(open("/run/test/played")); print(s["kept"] / s["timers"])'"""))
     print(kept, without_s)
-    # Beside the player, which takes half of the CPU, the scheduler is loaded in some 24 s. A player asks again each second, and has its page then.
+    # Half of the CPU is the player's: 23.4 s in three boots, and 14 when the scheduler was smaller.
+    assert without_s <= LOADED_BESIDE_S
+    # A player asks again each second, and has its page then.
     assert 1.0 - (without_s + 1.0 + UNTIL_KEPT_S) / OUTLIVES_S <= kept <= 0.95
 
 

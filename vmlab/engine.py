@@ -166,10 +166,11 @@ def _why_ejected(guest: Guest) -> str:
     return " / ".join(line.splitlines()) or "sched_ext is disabled, and the kernel log does not say why"
 
 
-def _is_explained(complaint: str, scheduler: str, ejected: bool) -> bool:
-    """Does the table say it? That a scheduler was ejected is its result, for limelight a miss. That nobody else runs, not even the kernel's thread that
-    ends RCU's grace periods, is what the yardstick of real-time processes taking turns is there to show. Whatever else is in the log is not."""
-    return (ejected and "sched_ext:" in complaint) or (scheduler == "rr" and ("rcu:" in complaint or complaint == "Call Trace:"))
+def _unexplained(complaints: list[str], scheduler: str, ejected: bool) -> list[str]:
+    """Without those that the table tells. That a scheduler was ejected is its result, for limelight a miss. That nobody else runs, not even the kernel's
+    thread that ends RCU's grace periods, is what the yardstick of real-time processes taking turns is there to show. Whatever else is in the log is not."""
+    starved = scheduler == "rr" and any("rcu:" in line for line in complaints)
+    return [line for line in complaints if not (ejected and "sched_ext:" in line) and not (starved and ("rcu:" in line or line == "Call Trace:"))]
 
 
 def _boot_once(
@@ -196,7 +197,7 @@ def _boot_once(
                 if outcomes[index].ejected or outcomes[index].stalled or plan.experiment.fresh_boot_per_point:
                     break
             ejected = outcomes[index].ejected or plan.experiment.throws_out(point)
-            complaints += [line for line in guest.check_faults() if not _is_explained(line, machine.sched, bool(ejected))]
+            complaints += _unexplained(guest.check_faults(), machine.sched, bool(ejected))
     return outcomes, complaints
 
 

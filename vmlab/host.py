@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -116,16 +117,15 @@ def bring_near(path: Path) -> None:
 
     An idle guest's clock runs on while its disk is read, to the next timer and the next again: seconds for one read of a slow disk.
     """
-    with path.open("rb") as file, open(os.devnull, "wb") as nowhere:
-        start = 0
-        while True:
-            try:
-                start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-            except OSError:
-                return  # only a hole is left
+    # After the last data, and where a file cannot be read: what is wrong with it QEMU will say.
+    with suppress(OSError), path.open("rb") as file, open(os.devnull, "wb") as nowhere:
+        start, sent = 0, 1
+        while sent:
+            start = os.lseek(file.fileno(), start, os.SEEK_DATA)
             end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            while start < end:
-                start += os.sendfile(nowhere.fileno(), file.fileno(), start, end - start)
+            while sent and start < end:
+                sent = os.sendfile(nowhere.fileno(), file.fileno(), start, end - start)
+                start += sent
 
 
 def give_back(tree: Path) -> None:

@@ -30,7 +30,7 @@ static const char usage[] =
 	"\n"
 	"Runs PROGRAM, and what it starts, as cooperative programs: while one of their threads waits in poll, select or epoll_wait, for a\n"
 	"condition until a time, or in nanosleep, limelight knows until when, and runs it at that time. Where limelight does not run they run\n"
-	"as ever. See coop-run(1).\n"
+	"as ever. They have no transparent huge pages (COOP_HUGE_PAGES=1: they may). See coop-run(1).\n"
 	"\n"
 	"  -h, --help     this text\n"
 	"  -V, --version  the version\n"
@@ -162,8 +162,8 @@ static void set_preload(const char *library)
 
 /*
  * khugepaged copies what a program has into huge pages, for ms with the lock of its memory: whoever has a page fault or maps something then waits
- * for the end of that, and no scheduler can cut it short. Of 3,000 pictures an X server showed one 3.4 ms late for it (traced). Kernels without huge
- * pages refuse.
+ * for the end of that, and no scheduler can cut it short. Of 3,000 pictures an X server showed one 3.4 ms late for it (traced). Where it is
+ * wanted otherwise it stays as it is, inherited perhaps.
  */
 static void do_without_huge_pages(void)
 {

@@ -16,7 +16,8 @@ import os
 import subprocess
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -426,25 +427,33 @@ class XServer:
         self.program.wait()
 
 
+@contextmanager
+def _showing(server: XServer, pictures: int, seed: int) -> Iterator[dict]:
+    """Has the server show pictures, and gives what came of it; the program that did so ends with the block."""
+    words = ["syncshow", server.NAME, str(pictures), str(seed)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        said_last = program.stdout.readline()
+        if not said_last:
+            raise desk.MeasureError("syncshow failed: its message is above")
+        yield json.loads(said_last)
+
+
 def measure_display(players: int, preload: str, load: str, count: int, pictures: int, seed: int) -> tuple[dict, dict]:
     """How late an X server shows pictures whose time it was told, beside adaptive players and a load, under coop-run or not."""
     if preload not in ("with", "without"):
         raise desk.MeasureError(f"preload is '{preload}': use with or without")
     server = XServer(preload == "with")
     shown: dict = {}
-
-    def show(count: int = pictures) -> None:
-        done = subprocess.run(["syncshow", server.NAME, str(count), str(seed)], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            raise desk.MeasureError("syncshow failed: its message is above")
-        shown.update(json.loads(done.stdout))
-
     # It shows some pictures that do not count, too.
     seconds = int((pictures + 60) * PICTURE_S) + 2
     try:
         # Before anybody is traced: its socket is there while it still reads its files, and nobody is promised anything of that.
-        show(1)
-        played = play(Cast(players_here(players), load, count, seconds, seed), Watch(others={"x": server.program.pid}, meanwhile=show))
+        with _showing(server, 1, seed):
+            pass
+        with ExitStack() as until_then:
+            watch = Watch(others={"x": server.program.pid}, meanwhile=lambda: shown.update(until_then.enter_context(_showing(server, pictures, seed))))
+            played = play(Cast(players_here(players), load, count, seconds, seed), watch)
     finally:
         server.stop()
     return played.metrics(), {

@@ -183,7 +183,7 @@ def test_a_stale_program_is_not_measured(tmp_path, monkeypatch):
 
 
 def test_a_disk_is_brought_near(tmp_path):
-    """Of a file with holes and two pieces of data all that was written is in the page cache afterwards, and a file of nothing but a hole is no error."""
+    """Of a file with holes and two pieces of data all that was written is in the page cache afterwards; one of nothing but a hole, or none, is no error."""
     disk = tmp_path / "disk"
     with disk.open("wb") as file:
         for start in (1 << 20, 5 << 20):
@@ -192,11 +192,14 @@ def test_a_disk_is_brought_near(tmp_path):
         file.truncate(9 << 20)
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if _cached_bytes(disk):
+        pytest.skip("this file system keeps everything in memory")
     host.bring_near(disk)
     assert _cached_bytes(disk) >= 2 << 20
     disk.write_bytes(b"")
     os.truncate(disk, 1 << 20)
     host.bring_near(disk)
+    host.bring_near(tmp_path / "nothing")
 
 
 def _cached_bytes(path: Path) -> int:
