@@ -391,14 +391,13 @@ def test_who_is_typed_into_keeps_class_and_releases(guest: Guest) -> None:
     guest.background("hogs spinning 4")
     for _ in range(3):
         guest.background("adaptive --seconds=60 --period-us=1000 --timer-us=500 --event-us=100", user="person")
-    guest.type("greedy")
-    guest.type("due")
+    guest.background("person wander --title due --seconds 600 --out /dev/null", user="person")
     guest.wait_for_class(due, "HUCIN")
+    # One key makes it so for some seconds.
+    guest.type("greedy")
     guest.wait_for_class(greedy, "HUCIN")
-    # An input rating lasts for ten seconds.
-    guest.check("sleep 3")
-    for client in (due, greedy):
-        guest.wait_for_class(client, "HUCIN")
+    guest.check("sleep 2.5")
+    assert [one["class"] for one in guest.status()["processes"] if one["pid"] in (due, greedy)] == ["HUCIN"] * 2
     assert sum(user["processes"] for user in guest.status()["cooperative"]["users"]) == 4
     _assert_last_timers_kept(guest, due)
 
