@@ -481,7 +481,7 @@ def test_who_is_always_due_makes_nobody_late(guest: Guest, life_ms: int) -> None
     3 ms late: those that were due a moment ago (coop_slack) go before, and some of them have an event of 0.5 ms."""
     guest.start_limelight()
     guest.background(f"dueflood 20 {life_ms}", user="person")
-    guest.wait_for(lambda: len(guest.check("pgrep -x dueflood >/dev/null && ls /proc/$(pgrep -x dueflood)/task").split()) > 10, "it floods", 30)
+    guest.wait_for(lambda: len(guest.run("pgrep -x dueflood >/dev/null && ls /proc/$(pgrep -x dueflood)/task").stdout.split()) > 10, "it floods", 30)
     for player in _play(guest, "spinning", OTHERS, *(_player(number) for number in range(4))):
         assert player["kept"] >= KEPT * player["timers"] > 0
         assert player["worst"] <= 3.0
