@@ -444,7 +444,7 @@ def test_players_outlive_the_daemon(guest: Guest) -> None:
     guest.check("until [ -s /run/test/played ]; do sleep 0.1; done")
     kept = float(guest.check("""python3 -c 'import json; s = json.load(open("/run/test/played")); print(s["kept"] / s["timers"])'"""))
     print(kept, without_s)
-    # Half of the CPU is the player's: 23.4 s in three boots, and 14 when the scheduler was smaller.
+    # Half of the CPU is the player's: 23.4 s were seen, and some 14 when the scheduler was smaller.
     assert without_s <= LOADED_BESIDE_S
     # A player asks again each second, and has its page then.
     assert 1.0 - (without_s + 1.0 + UNTIL_KEPT_S) / OUTLIVES_S <= kept <= 0.95

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import desk
-from players import BEGIN_S, GROUP, TRACE_KB_PER_S, become_round_robin, is_one_group, jain, players_here, said, time_to_running
+from players import BEGIN_S, GROUP, TRACE_KB_PER_S, class_of_players, is_one_group, jain, players_here, said, time_to_running
 
 ASSETS = Path("/root/in/assets")
 #: examples/player/make-films: rising bit rates.
@@ -26,17 +25,12 @@ APART_NS = 5_000_000
 SECOND_NS = 1_000_000_000
 
 
-def _class_of_players() -> Callable[[], None] | None:
-    """What puts a new process where the players are: beside those of SCHED_RR their network would starve as an ordinary one."""
-    return become_round_robin if desk.scheduler() == "rr" else None
-
-
 class Streamer:
     """Serves the films, over and over, at a rate that nobody else is asked for: its work is the players' network."""
 
     def __init__(self) -> None:
         command = ["streamer", "--loop", *(str(ASSETS / f"{film}.mkv") for film in FILMS)]
-        self.program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_class_of_players())
+        self.program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=class_of_players())
         assert self.program.stdout
         if not self.program.stdout.readline().startswith("ready"):
             raise desk.MeasureError("the streamer did not start: its message is above; ./lab setup builds it")
@@ -58,7 +52,7 @@ def _play(films: list[str], seconds: int, group: int, apart_ns: int = 0, trace: 
     begin_ns = time.monotonic_ns() + PREROLL_S * SECOND_NS
     words = ["--display", "none", "--seconds", str(seconds), "--group", str(group)]
     commands = [["player", *words, "--begin-ns", str(begin_ns + number * apart_ns), f"{film}.mkv"] for number, film in enumerate(films)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_class_of_players()) for command in commands]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=class_of_players()) for command in commands]
     try:
         recorder = _record(running, PREROLL_S + seconds + 1) if trace else None
         seen = [said(player) for player in running]

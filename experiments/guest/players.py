@@ -197,9 +197,14 @@ def _switches() -> int:
     return next(int(line.split()[1]) for line in desk.read("/proc/stat").splitlines() if line.startswith("ctxt"))
 
 
-def become_round_robin() -> None:
-    """In the new process, before it is a player: beside players of SCHED_RR that take all there is an ordinary one would not get to be one."""
+def _become_round_robin() -> None:
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
+def class_of_players() -> Callable[[], None] | None:
+    """What a new process does before it is a player, or works for one: beside players of SCHED_RR that take all there is an ordinary one would not get to
+    be one."""
+    return _become_round_robin if desk.scheduler() == "rr" else None
 
 
 def _sleep_until(when_s: float) -> None:
@@ -218,12 +223,11 @@ class Watch:
 def play(cast: Cast, watch: Watch | None = None) -> Played:
     """Starts load and players, lets them play, and returns what was seen of them."""
     load = desk.start_load(cast.load, cast.count, cast.seed)
-    in_class = become_round_robin if desk.scheduler() == "rr" else None
     running = []
     try:
         for number in range(cast.players):
             running.append(
-                subprocess.Popen(cast.command(number), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=in_class)
+                subprocess.Popen(cast.command(number), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=class_of_players())
             )
         return _watch(cast, running, load, watch or Watch())
     finally:
