@@ -242,6 +242,21 @@ def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -
 
 
 @on(replace(LIMELIGHT, **FOUR))
+def test_a_group_shares_by_its_own_measure_over_several_cpus(guest: Guest) -> None:
+    """Players of one group on two of four CPUs, whose events take twice as long on one as on the other, run as many of them, and together get what they
+    would get alone: of twelve programs on four CPUs a third of one each. Where each CPU's go by themselves the Jain index is 0.88. An event of 50 us
+    takes 160 of a busy CPU's time here, and one of 200 twice as much."""
+    programs = [f"cpu:{cpu},{_player(number, f'--event-us={event_us}', '--group=7')}"
+                for number, (cpu, event_us) in enumerate(((1, 50), (1, 50), (3, 200), (3, 200)))]
+    players = _play(guest, "spinning", 8, *programs)
+    print(players)
+    assert jain([player["events"] for player in players]) >= JAIN
+    # A third of a CPU each for 3 s, and a tenth either way: 4.28 where each CPU's go by themselves, for the timers, which come before others' turns.
+    assert 3.6e9 <= sum(player["cpu_ns"] for player in players) <= 4.4e9
+    assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
+
+
+@on(replace(LIMELIGHT, **FOUR))
 def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four
     times as long. A group is one CPU's. Events are of 12 and 50 us: CPUs have a quarter of the time each here."""

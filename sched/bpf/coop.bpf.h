@@ -116,6 +116,8 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 	submit_release(tctx, cpu, RELEASE_WAITS);
 	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx) && is_place_for_others(tctx, cpu))
 		tctx->coop.waits_in_group = change_group_queue(tctx->coop.group, tctx->coop.item, tctx->coop.user_vtime);
+	if (nr_cpus > 1 && tctx->coop.waits_in_group)
+		even_out(tctx->coop.group, scx_bpf_now());
 }
 
 /* @p is cooperative no longer. */
@@ -211,6 +213,7 @@ static __always_inline void pass_vtime(const struct task_struct *p, struct task_
 	u64 vtime = vtime_for(p, tctx, ran_ns, now);
 
 	if (tctx->coop.cell) {
+		vtime = evened_vtime(tctx, vtime, now);
 		if (ran_ns)
 			change_rate(tctx, vtime * 1000 / ran_ns);
 		run_since_call(tctx, ran_ns);

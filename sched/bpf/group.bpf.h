@@ -3,7 +3,7 @@
  * Groups of cooperative threads (section 3.1). The threads of a group pool their CPU time, and the one of the least user virtual time has it. So each
  * has a virtual time of its own, as everybody has, and whenever one is the first of its class, it changes places with the one that matters more: that
  * runs now, and pays with the other's place. What they get together is what each would get alone, whoever of them gets it. A group is one CPU's: its
- * members elsewhere are another one, because nobody can take their place here.
+ * members elsewhere are another one, because nobody can take their place here. What is between those is evened out otherwise (even.bpf.h).
  *
  * A group is named by its user and a number, so whoever of that user joins has its owner's consent. A process of another user has it by a token,
  * which it has handed to the daemon; then the number that it chose stands for that group (page.bpf.h), for as long as the consent lasts. Its
@@ -30,6 +30,13 @@ struct coop_group {
 	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its name is not to be read */
 	u32 least_pid;		/* the one to run of those that wait */
 	u64 least;		/* and its user virtual time; COOP_ABI_NEVER where none waits */
+	u64 evened_at_ns;	/* when it was last compared with the group's members on other CPUs (even.bpf.h) */
+	u64 level;		/* and `least` then */
+	u32 wanting;		/* and how many waited */
+	u64 mean;		/* and that of all of them */
+	u64 speed;		/* by how much that grows in a step, see ll_even_speed() */
+	u32 share_pm;		/* what each member counts for, in thousandths of its weight */
+	struct ll_even_sum sum;	/* for even_out() alone: in memory, or the verifier follows it through each turn of a loop */
 	struct ll_heap heap;
 };
 
@@ -149,6 +156,9 @@ static u32 make_group(u64 name, s32 cpu)
 		next_group = number + 1;
 		group->name = name;
 		group->cpu = cpu;
+		group->evened_at_ns = 0;
+		group->speed = 0;
+		group->share_pm = LL_EVEN_ONE_PM;
 		__sync_fetch_and_and(&group->members, ~GROUP_IN_THE_MAKING);
 		return number;
 	}

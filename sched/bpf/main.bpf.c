@@ -23,7 +23,7 @@
  * place.bpf.h    idle CPU, victim or queue          share.bpf.h   the guaranteed share
  * timer.bpf.h    ends of slices, long waits         publish.bpf.h  new ratings take effect
  * locks.bpf.h    who holds what a HuC task waits for
- * coop.bpf.h     cooperative threads: what they say and are told
+ * coop.bpf.h     cooperative threads                even.bpf.h    and their groups over several CPUs
  * release.bpf.h  when they are due                group.bpf.h   who of them goes first
  * login.bpf.h    who is not to be locked out      users.bpf.h   what each user may have
  * reserve.bpf.h  reservations: who has one        deadline.bpf.h  and by when it is to be kept
@@ -38,6 +38,7 @@
 #include "math/slice.h"
 #include "math/heap.h"
 #include "math/reserve.h"
+#include "math/even.h"
 
 char _license[] SEC("license") = "GPL";
 UEI_DEFINE(uei);
@@ -58,6 +59,7 @@ enum { AT_ONCE_NS = 1000 };
 #include "release.bpf.h"
 #include "page.bpf.h"
 #include "group.bpf.h"
+#include "even.bpf.h"
 #include "coop.bpf.h"
 #include "login.bpf.h"
 #include "reserve.bpf.h"

@@ -13,6 +13,7 @@ typedef int64_t s64;
 #include "../bpf/math/slice.h"
 #include "../bpf/math/heap.h"
 #include "../bpf/math/reserve.h"
+#include "../bpf/math/even.h"
 
 #define MS 1000000ULL
 
@@ -305,6 +306,37 @@ static void loads(void)
 	CHECK(ll_still_expected(200000, 1000, 0) == 0 && ll_still_expected(200000, 1000, 50000) == 50000, "to what it uses");
 }
 
+/* What a member counts for: more where its CPU is behind, but no more than others have given up; whatever they say. */
+static void evened_shares(void)
+{
+	const u64 speed = 3 << LL_EVEN_SPEED_SHIFT;
+
+	CHECK(ll_even_share(0, speed, 0, 4) == 1000 && ll_even_share(100, 0, 4000, 4) == 1000, "nobody is behind, or it is not known by how much");
+	CHECK(ll_even_share(15, speed, 0, 4) == 1000, "nothing is given up");
+	CHECK(ll_even_share(15, speed, 4000, 4) == 1500, "behind by half of what counts twice: %u", ll_even_share(15, speed, 4000, 4));
+	CHECK(ll_even_share(15, speed, 400, 4) == 1100, "no more than is given up");
+	CHECK(ll_even_share(-9, speed, -400, 4) == 700, "ahead: it gives up");
+	for (int i = 0; i < 100000; i++) {
+		s64 behind = ll_even_apart(random_below(~0ULL), random_below(~0ULL)), given = (s64)random_below(80000) - 40000;
+		u32 members = random_below(64) + 1, share = ll_even_share(behind, random_below(1ULL << 48), given, members);
+
+		CHECK(share >= LL_EVEN_LEAST_PM && share <= LL_EVEN_MOST_PM, "share %u", share);
+		CHECK(share <= LL_EVEN_ONE_PM || (s64)(share - LL_EVEN_ONE_PM) * members <= given, "share %u of %ld", share, given);
+	}
+}
+
+/* By how much the mean grows in a step: learnt within some steps; what is a jump, or goes back, says nothing of it. */
+static void speed_of_the_mean(void)
+{
+	u64 speed = 0;
+
+	for (int step = 0; step < 60; step++)
+		speed = ll_even_speed(speed, step < 30 ? 1000 : 4000, 2);
+	CHECK(speed > 1900 << LL_EVEN_SPEED_SHIFT && speed <= 2000 << LL_EVEN_SPEED_SHIFT, "speed %lu", speed);
+	CHECK(ll_even_speed(speed, -5, 1) == speed && ll_even_speed(speed, LL_EVEN_APART, 1) == speed, "who comes or goes");
+	CHECK(ll_even_apart(5, ~0ULL) == 6 && ll_even_apart(~0ULL, 5) == -6, "across the wrap");
+}
+
 int main(void)
 {
 	order_of_virtual_times();
@@ -321,5 +353,7 @@ int main(void)
 	periods_follow_wakeups();
 	executions_take_their_period_along();
 	loads();
+	evened_shares();
+	speed_of_the_mean();
 	return failures ? 1 : 0;
 }

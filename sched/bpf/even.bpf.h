@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Groups over several CPUs. A group is one CPU's (group.bpf.h), and its members stay where they are, so those of one CPU may have longer films than
+ * those of another, and fall behind: each CPU's members have what they would get alone there, by which theirs get even among themselves only. So
+ * what a member counts for beside others (its weight, cgroup and all) is changed a little, by how far its CPU's are behind the mean of all: a CPU
+ * that is ahead gives up to a half, and what is given up is for those that are behind, who count twice at most.
+ *
+ * All members together count for what they would without it, or less: a CPU takes what the others have given up at that moment. Two that look
+ * at once may both take it, until the next step.
+ *
+ * Who sleeps counts for nothing, and neither does a CPU that nobody of the group wants: theirs are behind by their own will, and have nothing to
+ * give.
+ */
+#ifndef LIMELIGHT_EVEN_H
+#define LIMELIGHT_EVEN_H
+
+enum {
+	EVEN_STEP_NS = 50000000,
+	EVEN_STEPS_VALID = 4,
+};
+
+/* Is what @group was told in a step still true? Who does not come to the next one would keep it for good. */
+static bool is_evened(const struct coop_group *group, u64 now)
+{
+	return now - group->evened_at_ns <= EVEN_STEPS_VALID * EVEN_STEP_NS;
+}
+
+/* Add the members that @group has on @cpu to its sum, where some of them have wanted the CPU in the last steps. */
+static void add_members(struct coop_group *group, s32 cpu, u64 now)
+{
+	struct group_key key = { .name = group->name, .cpu = cpu };
+	u32 *number = bpf_map_lookup_elem(&group_numbers, &key), members;
+	struct coop_group *there = number ? group_of(*number) : NULL;
+
+	if (!there || !is_evened(there, now))
+		return;
+	members = there->wanting & LL_EVEN_MEMBERS;
+	group->sum.members += members;
+	group->sum.ahead += (s64)members * ll_even_apart(there->level, group->level);
+	if (there != group)
+		group->sum.given_pm += (s64)members * (LL_EVEN_ONE_PM - (s64)there->share_pm);
+}
+
+/*
+ * Compare the group @number, of which somebody waits, with its members elsewhere, once in a step. Not static: so the verifier looks at it once.
+ */
+__weak int even_out(u32 number, u64 now)
+{
+	struct coop_group *group = group_of(number);
+	u64 steps;
+	s64 behind;
+	s32 cpu;
+
+	if (!group || now - group->evened_at_ns < EVEN_STEP_NS || group->least == COOP_ABI_NEVER)
+		return 0;
+	steps = (now - group->evened_at_ns) / EVEN_STEP_NS;
+	group->evened_at_ns = now;
+	group->level = group->least;
+	group->wanting = group->heap.count;
+	group->sum = (struct ll_even_sum){};
+	bpf_for(cpu, 0, nr_cpus)
+		add_members(group, cpu, now);
+	if (!group->sum.members)
+		return 0;
+	behind = ll_even_divide(group->sum.ahead, group->sum.members);
+	if (steps <= EVEN_STEPS_VALID)
+		group->speed = ll_even_speed(group->speed, ll_even_apart(group->level + behind, group->mean), steps);
+	group->mean = group->level + behind;
+	group->share_pm = ll_even_share(behind, group->speed, group->sum.given_pm, group->wanting & LL_EVEN_MEMBERS);
+	return 0;
+}
+
+/* The virtual time that @tctx, cooperative, takes rather than @vtime, for its group's sake. */
+static u64 evened_vtime(const struct task_ctx *tctx, u64 vtime, u64 now)
+{
+	struct coop_group *group = nr_cpus > 1 && tctx->coop.group ? group_of(tctx->coop.group) : NULL;
+	u32 share_pm = group && is_evened(group, now) ? group->share_pm : LL_EVEN_ONE_PM;
+
+	return share_pm >= LL_EVEN_LEAST_PM && share_pm != LL_EVEN_ONE_PM ? vtime * LL_EVEN_ONE_PM / share_pm : vtime;
+}
+
+#endif /* LIMELIGHT_EVEN_H */
