@@ -106,6 +106,19 @@ find_clang() {
 	export BPF_CLANG
 }
 
+# begin_lab LOG: fetches and unpacks the parts of the laboratory while something else goes on. What it says is for LOG: whoever needs a part that
+# is not there fetches it again, and says why that fails. It ends with this program.
+begin_lab() {
+	"$top/lab" setup --fetch </dev/null >"$1" 2>&1 &
+	lab_fetch=$!
+	trap 'kill "$lab_fetch" 2>/dev/null || true' EXIT
+}
+
+# Waits for what begin_lab has begun, if anything.
+await_lab() {
+	[ -z "${lab_fetch:-}" ] || wait "$lab_fetch" || true
+}
+
 # Seconds as a person says them.
 duration() {
 	if [ "$1" -lt 60 ]; then printf '%d s' "$1"; else printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); fi

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmlab import player
@@ -79,7 +79,7 @@ def coop_run(root: Path) -> list[Path]:
     return [root / "coop" / "build" / name for name in ("coop-run", "libcoop-preload.so", "libcoop.so.0")]
 
 
-def prepare(names: tuple[str, ...], root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
+def prepare(names: Sequence[str], root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
     """The files of these names, made where they are not there yet."""
     paths = []
     for name in names:

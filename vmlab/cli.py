@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     setup = verbs.add_parser("setup", help="fetch and build everything the laboratory needs (the other verbs do so when they need it)")
     setup.add_argument("--without-peers", action="store_true", help="leave out the other schedulers")
     setup.add_argument("--root-parts", action="store_true", help="only what needs root, by sudo where this is not root: who gives a password gives it now")
+    setup.add_argument("--fetch", action="store_true", help="only fetch and unpack image, QEMU and kernels: what can go on while limelight is built")
     setup.set_defaults(handler=_setup)
     run = verbs.add_parser("exec", help="run a command in a fresh machine", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     _machine_options(run)
@@ -71,6 +72,8 @@ def _setup(arguments: argparse.Namespace) -> int:
         payload.root_parts()
         return 0
     root, emulator = payload.fetch(tuple(kernels.SERIES))
+    if arguments.fetch:
+        return 0
     print(f"image    {root.disk}")
     print(f"qemu     {next(word for word in emulator if word.endswith('qemu-system-x86_64'))}")
     for series, role in kernels.SERIES.items():
