@@ -3,7 +3,8 @@
 
 A test module names its machines in MACHINES, a list of vmlab.machine.Options; each of its tests runs in each of them. A test that needs
 others has its own list as the attribute `machines` (the decorator `on`). Those of ELSEWHERE, or of `elsewhere`, come with --everywhere only: a
-machine of its own costs minutes to boot, one with four CPUs and the long-term kernel eight, and most tests say the same there.
+machine of its own costs minutes to boot, one with four CPUs and the long-term kernel eight, and most tests say the same there. Tests marked
+`everywhere`, and values of a parameter that are `rare`, come with it too: they take minutes, or guard a corner of what others prove as a whole.
 What takes an hour and more is marked `long`, with the reason, and runs with --long only.
 """
 
@@ -30,7 +31,7 @@ def _name(options: machine.Options) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Tests that cannot fail are worth nothing: this makes those of limelight's doing fail."""
     parser.addoption("--idle-daemon", action="store_true", help="start no limelight: to see that the tests can fail")
-    parser.addoption("--everywhere", action="store_true", help="run each test in all of its machines, also those that are slow to emulate")
+    parser.addoption("--everywhere", action="store_true", help="run every test, each in all of its machines, also what takes minutes")
     parser.addoption("--long", action="store_true", help="run the tests that take an hour and more, too")
 
 
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if long and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason=f"{long.args[0]}: scripts/python -m pytest tests --long"))
         if item.get_closest_marker("everywhere") and not config.getoption("--everywhere"):
-            item.add_marker(pytest.mark.skip(reason="slow to emulate, or to build: ./test --everywhere system"))
+            item.add_marker(pytest.mark.skip(reason="takes minutes, or guards a corner: ./test --everywhere system"))
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from vmlab.machine import Machine, Options, Result
 
 SCRIPTS = Path(__file__).resolve().parent / "guest"
@@ -37,6 +39,11 @@ def on(*machines: Options, elsewhere: Sequence[Options] = ()) -> Callable:
         return function
 
     return mark
+
+
+def rare(*values: object) -> object:
+    """Values of a parameter that a test has with --everywhere only."""
+    return pytest.param(*values, marks=pytest.mark.everywhere)
 
 
 def jain(values: Sequence[float]) -> float:

@@ -4,6 +4,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.guests import DESKTOP, EXPERIMENTS, FOUR, NEXT_KEY_S, OLDER, Guest, on
 
 MACHINES = [DESKTOP]
@@ -41,6 +43,7 @@ def test_one_key_finds_the_editor_in_the_terminal(guest: Guest) -> None:
     guest.wait_until_said(lambda: _explain(guest, "vim"), path, NEXT_PASS_S)
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_one_key_lifts_an_editor_that_was_only_looked_at(guest: Guest) -> None:
     """vim that has just drawn itself is HUCOUT; before the second key is due it is HUCIN."""
@@ -85,6 +88,7 @@ def test_what_the_window_managers_menu_starts_is_huc_from_its_first_moment(guest
     assert held[:1] == ["HUCIN"], held
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_what_is_shown_does_not_take_away_what_a_key_has_lent(guest: Guest) -> None:
     """A program that a key has just made HUCIN stays so when a report of what it shows gives it an output rating before the next pass."""

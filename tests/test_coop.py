@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on, rare
 from vmlab.assets import coop_run
 from vmlab.machine import Options
 
@@ -60,7 +60,7 @@ def _assert_timely(player: dict) -> None:
     assert player["worst"] <= LATE_WORST_MS
 
 
-@pytest.mark.parametrize("kind", ["spinning", "bursty", "chatty", "make"])
+@pytest.mark.parametrize("kind", [rare("spinning"), "bursty", rare("chatty"), "make"])
 @on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     """Eight players that could each take all the CPU and four others: every timer within 1 ms of its time, and the CPU is shared evenly."""
@@ -70,6 +70,7 @@ def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     assert jain([player["cpu_ns"] for player in players]) >= JAIN
 
 
+@pytest.mark.everywhere
 @on(Options())
 def test_a_release_is_kept_by_the_papers_policy_alone(guest: Guest) -> None:
     """The same beside four bursty ones under `--policy coop`, which rates nobody and reserves nothing."""
@@ -107,6 +108,7 @@ def test_weights_divide_the_cpu_among_cooperative_threads(guest: Guest) -> None:
         _assert_timely(player)
 
 
+@pytest.mark.everywhere
 def test_a_weight_that_changes_counts_from_then_on(guest: Guest) -> None:
     """One of two players becomes nicer by 5 in the middle of its 8 s: before, each has a sixth of the CPU, and after, each by its weight; and both have all
     their timers, those after the change, too."""
@@ -145,7 +147,7 @@ def _two_users(guest: Guest, owner: str, visitor: str) -> list[dict]:
     return _play(guest, "spinning", OTHERS, f"{OWNER},{owner}", f"{GUEST},{visitor}")
 
 
-@pytest.mark.parametrize("cgroups", [("", ""), ("cgroup:owners,", "cgroup:guests,")], ids=["one-cgroup", "two-cgroups"])
+@pytest.mark.parametrize("cgroups", [("", ""), rare(("cgroup:owners,", "cgroup:guests,"))], ids=["one-cgroup", "two-cgroups"])
 @on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_two_users_share_a_group_by_a_token(guest: Guest, cgroups: tuple[str, str]) -> None:
     """A player is handed a token for another user's group: they run as many events, though one's take four times as long, and together get what they would
@@ -160,6 +162,7 @@ def test_two_users_share_a_group_by_a_token(guest: Guest, cgroups: tuple[str, st
         _assert_timely(player)
 
 
+@pytest.mark.everywhere
 def test_the_same_number_of_another_user_is_another_group(guest: Guest) -> None:
     """Without a token each of two users has a group 7 of its own: the one's events are three times as many as the other's, which take four times as long."""
     one, other = _two_users(guest, _player(0, "--event-us=50", "--group=7"), _player(1, "--event-us=200", "--group=7"))
@@ -179,6 +182,7 @@ def test_a_wrong_token_is_refused(guest: Guest) -> None:
     assert guest.state() == "enabled"
 
 
+@pytest.mark.everywhere
 def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
     """The process that gave a token ends, while two players of its user's and of the one it was for play on: each is in a group of its own user's from then
     on, and as timely as ever."""
@@ -192,6 +196,7 @@ def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
     _assert_timely(other)
 
 
+@pytest.mark.everywhere
 def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> None:
     """Who was handed a token joins the group, and then goes on with one event for good, without a call: it has what anybody has, and the owner's player
     what it would have alone, though by what they said last the guest's events are the most important of the group."""
@@ -207,6 +212,7 @@ def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> 
     assert owner["kept"] >= BELIEVED * owner["timers"] > 0
 
 
+@pytest.mark.everywhere
 def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> None:
     """Forty guests, one after the other, join a group by the same token and are killed: more than a user may have groups, or a process guests. The next one
     is let in as the first was, and shares as a member does."""
@@ -256,6 +262,7 @@ def test_a_group_shares_by_its_own_measure_over_several_cpus(guest: Guest) -> No
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four
@@ -280,6 +287,7 @@ def test_who_yields_late_is_late_alone(guest: Guest) -> None:
         assert player["worst"] <= LATE_WORST_MS + 1.0
 
 
+@pytest.mark.everywhere
 def test_who_sleeps_elsewhere_loses_what_it_slept_through(guest: Guest) -> None:
     """One of eight players sleeps up to 10 ms at one timer in ten without having said so: it is demoted each time, until its next call, which is in time
     again for nearly all of its timers; and no other is late for it."""
@@ -305,6 +313,7 @@ def test_no_other_user_reaches_a_page(guest: Guest) -> None:
     assert all(refused.values()), refused
 
 
+@pytest.mark.everywhere
 def test_who_yielded_late_is_punished_for_no_more_than_that(guest: Guest) -> None:
     """One of eight players takes up to 3 ms more at one timer in fifty; its events take 0.4 ms, which is within the slack, and more than the part of it that
     is left on probation. So it is late where it was demoted, and for one release after that, and keeps the others; and no other is late for it."""
@@ -346,6 +355,7 @@ def test_who_is_always_due_gains_nothing(guest: Guest) -> None:
     assert greedy["kept"] < greedy["timers"]
 
 
+@pytest.mark.everywhere
 def test_who_was_ahead_is_believed_again_when_its_class_has_caught_up(guest: Guest) -> None:
     """A player's timers take 18 % of the CPU, a little more than its sixth: beside five that spin it is ahead of its class again and again, and its
     releases are not kept then. It is preempted in the middle of what it does, and believed again in its next turn: most of its releases are kept."""
@@ -417,6 +427,7 @@ def test_who_is_typed_into_keeps_class_and_releases(guest: Guest) -> None:
     _assert_last_timers_kept(guest, due)
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_who_is_seen_keeps_class_and_releases(guest: Guest) -> None:
     """A client that wakes every 20 ms and is seen (HUCOUT) polls cooperatively: beside another of its class, which spins, and ten of class OTHER it stays of
@@ -465,6 +476,7 @@ def test_players_outlive_the_daemon(guest: Guest) -> None:
     assert 1.0 - (without_s + 1.0 + UNTIL_KEPT_S) / OUTLIVES_S <= kept <= 0.95
 
 
+@pytest.mark.everywhere
 def test_who_is_always_due_and_always_new_starves_nobody(guest: Guest) -> None:
     """190 threads that are always due, each replaced by a new one after 3 ms of CPU: a hundred processes beside them each run again within a second."""
     guest.start_limelight()
@@ -490,7 +502,7 @@ def test_ten_thousand_threads_of_a_user_make_nobody_late(guest: Guest) -> None:
     assert guest.state() == "enabled"
 
 
-@pytest.mark.parametrize("life_ms", [3, 10000])
+@pytest.mark.parametrize("life_ms", [3, rare(10000)])
 def test_who_is_always_due_makes_nobody_late(guest: Guest, life_ms: int) -> None:
     """Twenty threads of a user that are always due, new ones every 3 ms of CPU or the same ones all the time: four players' timers are kept, and less than
     3 ms late: those that were due a moment ago (coop_slack) go before, and some of them have an event of 0.5 ms."""
@@ -510,6 +522,7 @@ def test_threads_that_end_without_a_word_leave_their_slots(guest: Guest) -> None
     assert seen["kept"] >= 0.9 * seen["threads"]
 
 
+@pytest.mark.everywhere
 def test_who_sleeps_until_the_past_interrupts_nobody(guest: Guest) -> None:
     """Twenty threads sleep for good, until a time that is over, as they say: four players and four others switch no more often than by their slices."""
     guest.start_limelight()
@@ -522,6 +535,7 @@ def test_who_sleeps_until_the_past_interrupts_nobody(guest: Guest) -> None:
     assert after["dispatched_other"] - before["dispatched_other"] <= 10 * (400 + 4 * 50)
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_to_change_where_a_thread_may_run_is_no_sleep(guest: Guest) -> None:
     """Somebody changes the affinity of four players 1,000 times while they play: that moves them, and demotes nobody."""

@@ -3,6 +3,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.guests import DESKTOP, NEXT_KEY_S, Guest, on
 
 MACHINES = [DESKTOP]
@@ -37,6 +39,7 @@ def _second_desk(guest: Guest) -> None:
     guest.check("until [ -e /tmp/.X11-unix/X1 ]; do sleep 0.1; done")
 
 
+@pytest.mark.everywhere
 def test_two_peoples_displays_are_watched_at_once(guest: Guest) -> None:
     """Under one daemon each display has a helper that runs as its owner, and a key on one lifts its own client only."""
     _second_desk(guest)

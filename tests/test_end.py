@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.guests import DESKTOP, EXPERIMENTS, FOUR, OLDER, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, EXPERIMENTS, FOUR, OLDER, Guest, assert_unchanged, on, rare
 from vmlab.machine import Options
 
 MACHINES = [DESKTOP]
@@ -19,7 +19,7 @@ BLOWS = {
 
 
 @on(Options(desktop=True), elsewhere=[Options(desktop=True, **OLDER, **FOUR)])
-@pytest.mark.parametrize("blow", BLOWS)
+@pytest.mark.parametrize("blow", ["kill-daemon", rare("kill-everything"), "sysrq-s"])
 def test_the_kernels_scheduler_is_back_within_a_second(guest: Guest, blow: str) -> None:
     """Beside ten bursty processes, killed or taken off, it is gone within 1 s with its helpers, and every knob is as before."""
     before = guest.knobs()
@@ -37,6 +37,7 @@ def test_the_kernels_scheduler_is_back_within_a_second(guest: Guest, blow: str) 
     assert guest.run("dmesg --notime | grep sched_ext | tail -1").stdout.find("disabled") >= 0
 
 
+@pytest.mark.everywhere
 def test_taken_off_by_the_administrator_it_says_so(guest: Guest) -> None:
     """After SysRq-S the daemon ends with success and a last word that says who took it off."""
     daemon = guest.start_limelight()

@@ -3,6 +3,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.guests import FOUR, LIMELIGHT, Guest, jain, on
 
 MACHINES = [LIMELIGHT]
@@ -31,6 +33,7 @@ def test_cpu_weight_is_respected(guest: Guest) -> None:
         assert _close(groups["b"] / groups["a"], 3.0), f"{few} processes against {many}: {groups}"
 
 
+@pytest.mark.everywhere
 def test_cpu_weight_is_respected_down_the_tree(guest: Guest) -> None:
     """Of two equal cgroups one has children of weight 100 and 300: they share their parent's half 1:3."""
     guest.start_limelight()
@@ -40,7 +43,7 @@ def test_cpu_weight_is_respected_down_the_tree(guest: Guest) -> None:
     assert _close(groups["top/y"] / groups["top/x"], 3.0), groups
 
 
-@on(LIMELIGHT, replace(LIMELIGHT, **FOUR))
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **FOUR)])
 def test_cpu_weight_is_respected_after_changes(guest: Guest) -> None:
     """What was made nicer, real-time, pinned or another cgroup's, and back again, while it ran or waited, counts as before."""
     guest.start_limelight()
@@ -48,6 +51,7 @@ def test_cpu_weight_is_respected_after_changes(guest: Guest) -> None:
     assert _close(groups["b"] / groups["a"], 3.0), groups
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_cpu_weight_is_respected_beside_one_alone_on_its_cpu(guest: Guest) -> None:
     """Of a cgroup's two processes one, alone on its CPU, is made nicer and back as it runs: the other still has but half of the weight."""

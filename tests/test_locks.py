@@ -5,6 +5,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.guests import ANIMATED, DESKTOP, LIMELIGHT, OLDER, Guest, on
 from vmlab import assets
 
@@ -76,6 +78,7 @@ def test_a_lock_is_not_waited_for_longer_than_it_is_held(guest: Guest) -> None:
     _wanted_beside(guest, 1)
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_who_is_before_it_in_the_queue_for_a_lock_is_not_waited_for_longer(guest: Guest) -> None:
     """Each of two that wait for the lock already has it once, as fast as alone."""
@@ -103,6 +106,7 @@ def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest
     assert waits_s[-1] <= GRACE_S
 
 
+@pytest.mark.everywhere
 @on(LIMELIGHT)
 def test_a_grace_period_does_not_wait_for_many_turns_of_a_reader(guest: Guest) -> None:
     """With nobody at the desk, beside 300 that spin and one with a reservation that cuts their turns short, four make huge pages of their memory and are
@@ -151,6 +155,7 @@ def test_a_cooperative_thread_does_not_wait_for_khugepaged_longer_than_that_runs
     assert seen["longest_s"] <= TURNS_S
 
 
+@pytest.mark.everywhere
 @on(LIMELIGHT)
 def test_a_release_does_not_wait_for_khugepaged_that_works_for_another(guest: Guest) -> None:
     """Four cooperative programs beside others, and a fifth whose memory khugepaged has locked, so that it goes before its class: it makes way for

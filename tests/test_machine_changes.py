@@ -31,6 +31,7 @@ def _busy_ticks(guest: Guest) -> list[int]:
     return [sum(int(ticks) for ticks in line.split()[1:4]) for line in lines]
 
 
+@pytest.mark.everywhere
 def test_cpus_may_go_and_come_back(guest: Guest) -> None:
     """A CPU taken away beside a load, and given back, restarts the scheduler in the same daemon; afterwards work goes on on all CPUs."""
     daemon = guest.start_limelight()

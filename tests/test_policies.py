@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the lower classes have while one that the person types into takes all it can get: by the paper's strict classes, and with the epoch that spans them."""
 
+import pytest
+
 from tests.guests import DESKTOP, Guest, on
 from vmlab.machine import Options
 
@@ -31,6 +33,7 @@ def _shares_pct(guest: Guest, *options: str) -> dict[str, float]:
     return guest.script("ran", SECONDS, *(f"{name}={pid}" for name, pid in programs.items()))
 
 
+@pytest.mark.everywhere
 def test_strict_classes_leave_the_lower_ones_a_hundredth(guest: Guest) -> None:
     """Under --policy huc neither who is seen nor who is neither seen nor typed into has more than the 1 % that is kept for the machine's sake
     (ARCHITECTURE.md) while who is typed into wants the CPU."""

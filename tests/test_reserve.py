@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on, rare
 from tests.reserving import FOLDER, install, listed, specify, write
 
 MACHINES = [LIMELIGHT]
@@ -46,6 +46,7 @@ def test_who_has_a_reservation_keeps_its_periods(guest: Guest) -> None:
     assert [held["name"] for held in seen["seconds"][0]["reservations"]] == ["reserved"]
 
 
+@pytest.mark.everywhere
 @on(LIMELIGHT)  # on 6.18 DAMON takes minutes to look at as many pieces
 def test_a_kernel_thread_that_goes_on_and_on_takes_nothing_from_a_reservation(guest: Guest) -> None:
     """Beside a kernel thread that wakes up and then runs for 15 ms, again and again, all of 200 periods of 10 ms are kept, and of the
@@ -100,6 +101,7 @@ def test_a_cooperative_program_with_a_specification_has_both(guest: Guest) -> No
     assert played["worst"] <= 1
 
 
+@pytest.mark.everywhere
 def test_a_release_comes_before_a_deadline_that_can_wait(guest: Guest) -> None:
     """Beside a program that wants 10 ms in every 30, and has 10.4 by its specification, and ten that spin, a player's timers come within 1 ms of their time,
     as without it, and all of that one's periods are kept: it waits for the player, as it has time."""
@@ -184,7 +186,7 @@ exec $1 /run/back $1 $until
 """
 
 
-@pytest.mark.parametrize("by", ["again", "between"])
+@pytest.mark.parametrize("by", ["again", rare("between")])
 def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(guest: Guest, by: str) -> None:
     """Beside nine that spin, one with 10 ms in every 100 that executes itself every 5 ms, or another that has no specification and that it again, has
     no more than these 10 % and its share of the rest; and what it ran before each execution is told of its reservation."""
@@ -312,6 +314,7 @@ def test_a_user_may_ask_within_limits(guest: Guest) -> None:
 CROWD = 5_000
 
 
+@pytest.mark.everywhere
 def test_a_reservation_of_thousands_of_threads_keeps_nobody_out(guest: Guest) -> None:
     """A user asks for a reservation for a process of five thousand threads that sleep and wake: three programs that begin then beside ten that spin, and
     wait for each other, keep all of their periods by their specification, and a cooperative one its timers."""
@@ -332,6 +335,7 @@ def test_a_reservation_of_thousands_of_threads_keeps_nobody_out(guest: Guest) ->
     assert player["kept"] >= 0.99 * player["timers"] > 0
 
 
+@pytest.mark.everywhere
 def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
     """What has ended and is still there for its parent to ask for can have none: nothing would end that."""
     guest.start_limelight()
@@ -379,6 +383,7 @@ def _held_kb(guest: Guest, daemon: int) -> list[int]:
     return [int(kb) for kb in guest.check(f"cat /proc/{daemon}/status /proc/meminfo | awk '/^VmRSS|^SUnreclaim/ {{print $2}}'").split()]
 
 
+@pytest.mark.everywhere
 def test_ten_thousand_that_have_ended_are_forgotten(guest: Guest) -> None:
     """Ten thousand are forked, execute something and end, of which a half had reservations of their own, more than there can be at once:
     none is left, and the daemon is not a page larger for each hundred, nor is what the kernel holds for it."""
@@ -440,6 +445,7 @@ def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
     guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(pid, "admitted")], "it holds its reservation", 5)
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_whatever_is_done_to_reserved_processes_leaves_nothing(guest: Guest) -> None:
     """Reserved processes fork, thread and execute in loops, and are stopped, traced, moved, made real-time and asked for again while the lines are

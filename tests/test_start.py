@@ -61,6 +61,7 @@ def test_a_kernel_whose_types_cannot_be_read_is_told_with_its_fix(guest: Guest) 
     assert_unchanged(guest, before)
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_khugepaged_passes_over_it(guest: Guest) -> None:
     """khugepaged, which holds the lock of the memory that it looks at for seconds on a loaded machine, looks at neither the daemon's nor a helper's."""
@@ -115,6 +116,7 @@ def test_any_other_scheduler_is_left_in_charge(guest: Guest, tmp_path: Path) -> 
     _is_left_in_charge(guest, "stranger")
 
 
+@pytest.mark.everywhere
 @on(Options())
 def test_a_display_that_cannot_be_watched_is_told_with_its_fix(guest: Guest) -> None:
     """Of an X server without the extensions that are needed status and doctor say what is the matter, and what to do."""

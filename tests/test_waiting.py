@@ -4,6 +4,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.guests import ANIMATED, DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on
 
 MACHINES = [LIMELIGHT]
@@ -46,6 +48,7 @@ def _waits_beside_a_greedy_client(guest: Guest, *words: object) -> None:
     assert seen["longest_s"] <= WAIT_S
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_a_thousand_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
     """The same while a program the person types into takes all the CPU it can get."""
@@ -123,6 +126,7 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     assert sorted(waits)[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, cpus=2))
 def test_who_comes_to_pinned_ones_that_are_far_behind_waits_no_longer(guest: Guest) -> None:
     """Two that only one CPU can run fall minutes behind the other's virtual time: a third gets as much as they do, and a sleeper its turns."""
@@ -146,6 +150,7 @@ def _spin_in_real_time(guest: Guest, seconds: int) -> None:
     guest.check(f"kill {load}")
 
 
+@pytest.mark.everywhere
 @on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
 def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) -> None:
     """A SCHED_FIFO process keeps the CPU for 0.8 s, which is longer than anybody should wait, and 400 of class OTHER wait behind it, too: a program whose
