@@ -122,6 +122,7 @@ def test_a_weight_that_changes_counts_from_then_on(guest: Guest) -> None:
         _assert_timely(player)
 
 
+@pytest.mark.everywhere
 def test_a_light_cgroups_player_has_its_share_and_its_timers(guest: Guest) -> None:
     """Of two players the one whose cgroup weighs a tenth of the other's has a tenth of that one's CPU, and either has all its timers: those of the light one
     take a seventh of its share."""
@@ -232,6 +233,7 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
 GROUPS = 32
 
 
+@pytest.mark.everywhere
 def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -> None:
     """Four users have as many groups as each may have: two players of a fifth, in one group, run as many events, though one's take four times as long."""
     guest.start_limelight()
@@ -325,6 +327,7 @@ def test_who_yielded_late_is_punished_for_no_more_than_that(guest: Guest) -> Non
         assert player["worst"] <= LATE_WORST_MS + 1.0
 
 
+@pytest.mark.everywhere
 def test_who_always_yields_late_loses_the_slack(guest: Guest) -> None:
     """One of eight players takes 20 ms more at every timer: after the first few no other's timer has to wait for its slack to be over."""
     others = [_player(number) for number in range(PLAYERS - 1)]
@@ -334,6 +337,7 @@ def test_who_always_yields_late_loses_the_slack(guest: Guest) -> None:
         assert player["p99"] <= LATE_P99_MS
 
 
+@pytest.mark.everywhere
 def test_a_release_does_not_wait_for_the_kernels_workers(guest: Guest) -> None:
     """While another program writes to a file all the time, for which a worker of the kernel runs for a millisecond or two in one go, timers are kept."""
     guest.start_limelight()
@@ -365,6 +369,7 @@ def test_who_was_ahead_is_believed_again_when_its_class_has_caught_up(guest: Gue
     assert player["cpu_ns"] <= 1.1 * 6e9 / 6
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_thread_stays_on_its_cpu_and_shares_it(guest: Guest) -> None:
     """On four CPUs twelve players spread evenly, and share evenly beside sixteen others; ten times a second each is seen on the CPU it was on at first."""

@@ -18,6 +18,7 @@ def _key(guest: Guest, title: str, *, second: bool = False) -> None:
     guest.check(f"{display} person type --title {title} --count 1 --out /tmp/{title}.json && sleep {NEXT_KEY_S}")
 
 
+@pytest.mark.everywhere
 @on(replace(DESKTOP, display="xorg"))
 def test_a_display_whose_server_is_roots_is_watched_as_the_person(guest: Guest) -> None:
     """Xorg runs as root, as on many a machine, and whose display it is the cookie tells: the helper runs as that person, and before the second key is

@@ -64,6 +64,7 @@ def test_a_fault_of_the_scheduler_ends_it_with_a_last_word(guest: Guest) -> None
     assert_unchanged(guest, before)
 
 
+@pytest.mark.everywhere
 def test_it_starts_again_after_kill_9(guest: Guest) -> None:
     """What a killed daemon left behind, its sockets, does not keep the next one from starting and answering."""
     guest.start_limelight()

@@ -78,7 +78,7 @@ def test_nice_is_respected(guest: Guest) -> None:
     assert _close(sum(ran[:per_cpu]) / sum(ran[per_cpu:]), NICE_0_TO_5), ran
 
 
-@on(LIMELIGHT, replace(LIMELIGHT, **FOUR))
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **FOUR)])
 def test_equals_get_equal_shares(guest: Guest) -> None:
     """Equal processes get equal time: Jain's index of their CPU times is at least 0.98."""
     guest.start_limelight()
@@ -86,6 +86,7 @@ def test_equals_get_equal_shares(guest: Guest) -> None:
     assert jain(ran) >= 0.98, ran
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_who_goes_from_cpu_to_cpu_gains_nothing(guest: Guest) -> None:
     """A process that changes where it may run after each millisecond, beside three on each CPU that stay there, gets no more than its share of a CPU."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.guests import rare
 from vmlab import kernels
 from vmlab.errors import KernelFault
 from vmlab.machine import Options, boot
@@ -98,7 +99,7 @@ def test_person_is_an_ordinary_user(plain):
     assert plain.check("id -u; touch ~/x $XDG_RUNTIME_DIR/x", user="person").stdout == "1000\n"
 
 
-@pytest.mark.parametrize("display", ["xvfb", "xorg"])
+@pytest.mark.parametrize("display", ["xvfb", rare("xorg")])
 def test_desktop_is_up(display):
     """With a desktop, DISPLAY works for root and for the person, and a window manager runs."""
     with boot(Options(desktop=True, display=display)) as machine:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guests import DESKTOP, LIMELIGHT, OLDER, Guest, on
+from tests.guests import DESKTOP, LIMELIGHT, OLDER, Guest, on, rare
 from tests.reserving import install, listed, write
 
 MACHINES = [LIMELIGHT]
@@ -22,7 +22,7 @@ read never </run/reserve
 """
 
 
-@pytest.mark.parametrize("inheritable", [False, True])
+@pytest.mark.parametrize("inheritable", [rare(False), True])
 def test_children_have_a_reservation_only_if_it_may_be_inherited(guest: Guest, inheritable: bool) -> None:
     """Of a reserved shell's two children one uses more than 1 ms of CPU and one executes a program: each has a reservation of its own by flag I,
     none without it; and the shell, which executes something else then, keeps its own only with it."""

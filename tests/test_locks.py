@@ -129,6 +129,7 @@ def test_a_grace_period_does_not_wait_for_many_turns_of_a_reader(guest: Guest) -
     assert waits_s[-1] <= RESCUED_S
 
 
+@pytest.mark.everywhere
 @on(LIMELIGHT)
 def test_a_real_time_program_does_not_wait_longer_for_a_lock_than_it_is_held(guest: Guest) -> None:
     """The kernel runs it before all of ours, but not who holds what it wants: a sound server's thread would wait for a batch job's turn."""
@@ -139,6 +140,7 @@ def test_a_real_time_program_does_not_wait_longer_for_a_lock_than_it_is_held(gue
     _is_done_with(guest, 1, held_s)
 
 
+@pytest.mark.everywhere
 @on(LIMELIGHT)
 def test_a_cooperative_thread_does_not_wait_for_khugepaged_longer_than_that_runs(guest: Guest) -> None:
     """khugepaged, nice and beside forty others, has the lock of the memory of a program that wants a page: 7 s passed where that was lent nothing."""

@@ -54,6 +54,7 @@ def test_cpus_may_go_and_come_back(guest: Guest) -> None:
     assert all(end - begin >= 50 for begin, end in zip(before, after)), f"ticks at work: {before}, and a second later {after}"
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, cpus=2), elsewhere=[replace(LIMELIGHT, **FOUR)])
 def test_it_sleeps_and_wakes_with_the_machine(guest: Guest) -> None:
     """After a suspend to memory, as far as the kernel's own test of it goes (all CPUs but one off), limelight is in charge again."""

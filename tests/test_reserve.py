@@ -148,6 +148,7 @@ def test_who_is_typed_into_keeps_its_periods_and_its_keys(guest: Guest) -> None:
     assert late[-1] <= 2e6
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_who_is_entitled_goes_before_who_serves_the_person_and_no_more(guest: Guest) -> None:
     """Beside a client that the person uses and that takes all the CPU it can get, one of class OTHER that never sleeps has its 10 ms in every 30, and beside
@@ -347,6 +348,7 @@ def test_a_zombie_gets_no_reservation(guest: Guest) -> None:
     assert not listed(guest)
 
 
+@pytest.mark.everywhere
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_reservation_goes_where_its_process_may_run(guest: Guest) -> None:
     """When it may run on other CPUs only, it is admitted on one of those from its next wake-up on, and the load goes with it."""

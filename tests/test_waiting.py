@@ -61,6 +61,7 @@ def test_the_pinned_wait_a_second_at_most_beside_a_greedy_client(guest: Guest) -
     _waits_beside_a_greedy_client(guest, "--pin", PINNED, 3)
 
 
+@pytest.mark.everywhere
 @on(DESKTOP)
 def test_who_is_seen_waits_a_second_at_most_beside_a_greedy_client(guest: Guest) -> None:
     """A program whose window is seen and never touched (HUCOUT), and spins, runs again within a second while one that the person types into takes all
@@ -172,7 +173,7 @@ def test_who_serves_the_person_is_the_first_after_a_real_time_hog(guest: Guest) 
     assert longest_s >= HOG_S
 
 
-@on(LIMELIGHT, replace(LIMELIGHT, **FOUR), elsewhere=[replace(LIMELIGHT, **OLDER, **FOUR)])
+@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **FOUR), replace(LIMELIGHT, **OLDER, **FOUR)])
 def test_a_real_time_hog_does_not_end_it(guest: Guest) -> None:
     """A SCHED_FIFO process that spins on the first CPU for 15 s leaves limelight in charge: 6.18, with no server
     for sched_ext tasks, has what is pinned there wait for the whole of that, so there the watchdog waits for longer."""
