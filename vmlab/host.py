@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -110,22 +109,6 @@ def require_programs() -> None:
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update", "-q"], "update the package lists", env=env, as_root=True)
     run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], f"install {' '.join(missing)}", env=env, as_root=True)
-
-
-def bring_near(path: Path) -> None:
-    """Reads a file into this machine's page cache; what is there already costs next to nothing (25 ms a gigabyte and a half).
-
-    An idle guest's clock runs on while its disk is read, to the next timer and the next again: seconds for one read of a slow disk.
-    """
-    # After the last data, and where a file cannot be read: what is wrong with it QEMU will say.
-    with suppress(OSError), path.open("rb") as file, open(os.devnull, "wb") as nowhere:
-        start, sent = 0, 1
-        while sent:
-            start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            while sent and start < end:
-                sent = os.sendfile(nowhere.fileno(), file.fileno(), start, end - start)
-                start += sent
 
 
 def give_back(tree: Path) -> None:

@@ -15,12 +15,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmlab import asroot, cache, host, outcome, packages
 from vmlab.errors import KernelFault, LabError
+from vmlab.near import Near
 
 if TYPE_CHECKING:
     from vmlab.machine import Options
@@ -159,6 +160,8 @@ class Process:
 
     child: subprocess.Popen
     directory: Path
+    kept: list[Near] = field(default_factory=list)
+    """What it reads, in this machine's memory."""
     _qmp: socket.socket | None = None
 
     def alive(self) -> bool:
@@ -207,6 +210,8 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.child.kill()
         self.child.wait()
+        for one in self.kept:
+            one.close()
 
     def explain(self, error: LabError) -> LabError:
         """The same error, with what the guest's console and QEMU said."""
@@ -276,8 +281,7 @@ class Process:
 
 def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Path | None) -> Process:
     """Starts QEMU on the parts of a machine: from the beginning, or from the `state` of a booted one."""
-    for near in (parts.image.disk, parts.kernel.disk):
-        host.bring_near(near)
+    kept = [Near(path) for path in (parts.image.disk, parts.kernel.disk, disk)]
     # It must not outlive this program, however that ends.
     command = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu, *arguments(options, parts, disk, directory)]
     if state is not None:
@@ -287,4 +291,4 @@ def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Pa
     env = {**os.environ, "TMPDIR": str(directory)}
     stdin = None if options.tty else subprocess.DEVNULL
     stdout = None if options.tty else log
-    return Process(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=env, start_new_session=not options.tty), directory)
+    return Process(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=env, start_new_session=not options.tty), directory, kept)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import host, kernels, machine, outcome, packages, payload, player, qemu
+from vmlab import host, kernels, machine, near, outcome, packages, payload, player, qemu
 from vmlab.errors import LabError, UsageError
 
 AVAILABLE = [
@@ -183,7 +183,8 @@ def test_a_stale_program_is_not_measured(tmp_path, monkeypatch):
 
 
 def test_a_disk_is_brought_near(tmp_path):
-    """Of a file with holes and two pieces of data all that was written is in the page cache afterwards; one of nothing but a hole, or none, is no error."""
+    """Of a file with holes and two pieces of data all that was written is in the page cache afterwards, and root's stays there; one of nothing but a
+    hole, or none, is no error."""
     disk = tmp_path / "disk"
     with disk.open("wb") as file:
         for start in (1 << 20, 5 << 20):
@@ -194,12 +195,31 @@ def test_a_disk_is_brought_near(tmp_path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if _cached_bytes(disk):
         pytest.skip("this file system keeps everything in memory")
-    host.bring_near(disk)
+    kept = near.Near(disk)
     assert _cached_bytes(disk) >= 2 << 20
+    if os.geteuid() == 0:
+        assert kept.is_locked
+        assert _locked_kb() >= 2 << 10
+    kept.close()
+    assert _locked_kb() == 0
     disk.write_bytes(b"")
     os.truncate(disk, 1 << 20)
-    host.bring_near(disk)
-    host.bring_near(tmp_path / "nothing")
+    near.Near(disk).close()
+    near.Near(tmp_path / "nothing").close()
+
+
+def test_no_more_of_a_disk_is_locked_than_there_is_room_for(tmp_path, monkeypatch):
+    """Where a quarter of the free memory is less than its data it is read in, and may go again."""
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"x" * (1 << 20))
+    monkeypatch.setattr(near, "_free", lambda: 3 << 20)
+    kept = near.Near(disk)
+    assert not kept.is_locked
+    assert _locked_kb() == 0
+
+
+def _locked_kb() -> int:
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmLck"))
 
 
 def _cached_bytes(path: Path) -> int:
