@@ -5,40 +5,60 @@
  * what a member counts for beside others (its weight, cgroup and all) is changed a little, by how far its CPU's are behind the mean of all: a CPU
  * that is ahead gives up to a half, and what is given up is for those that are behind, who count twice at most.
  *
- * All members together count for what they would without it, or less: a CPU takes what the others have given up at that moment. Two that look
- * at once may both take it, until the next step.
+ * All members together count for what they would without it: a CPU takes what the others have given up at that moment, for each of its members,
+ * whether it waits or not. Who sleeps gives nothing, and neither does a CPU that nobody of the group has wanted in the last steps: theirs are behind
+ * by their own will.
  *
- * Who sleeps counts for nothing, and neither does a CPU that nobody of the group wants: theirs are behind by their own will, and have nothing to
- * give.
+ * What it is bad at. Two CPUs that look at once may both take the same, until the next step. Who has given up something and ends, or sleeps, has not
+ * paid for all of it: it stands for EVEN_STEPS_VALID steps. It is no CPU time but a part of a member, whatever that weighs or is ahead of there: a
+ * nice one may give up a half of little for another's twice of much, and one alone on its CPU a half of what nobody else wants. So a member may count
+ * twice for as long as its user keeps another one busy elsewhere; never more than twice.
  */
 #ifndef LIMELIGHT_EVEN_H
 #define LIMELIGHT_EVEN_H
 
 enum {
-	EVEN_STEP_NS = 50000000,
-	EVEN_STEPS_VALID = 4,
+	EVEN_STEP_NS = LL_EVEN_STEP_MS * 1000000,
+	EVEN_STEPS_VALID = 2,
 };
+
+/* How long ago @group had its last step, by a clock that may be a little behind the one that it was read from. */
+static u64 evened_ago_ns(const struct coop_group *group, u64 now)
+{
+	return now > group->evened_at_ns ? now - group->evened_at_ns : 0;
+}
 
 /* Is what @group was told in a step still true? Who does not come to the next one would keep it for good. */
 static bool is_evened(const struct coop_group *group, u64 now)
 {
-	return now - group->evened_at_ns <= EVEN_STEPS_VALID * EVEN_STEP_NS;
+	return evened_ago_ns(group, now) <= EVEN_STEPS_VALID * EVEN_STEP_NS;
+}
+
+/* How many of @group profit by what it takes. */
+static s64 takers(const struct coop_group *group)
+{
+	return group->members & LL_EVEN_MEMBERS;
 }
 
 /* Add the members that @group has on @cpu to its sum, where some of them have wanted the CPU in the last steps. */
 static void add_members(struct coop_group *group, s32 cpu, u64 now)
 {
 	struct group_key key = { .name = group->name, .cpu = cpu };
-	u32 *number = bpf_map_lookup_elem(&group_numbers, &key), members;
+	u32 *number = bpf_map_lookup_elem(&group_numbers, &key);
 	struct coop_group *there = number ? group_of(*number) : NULL;
+	s64 members, given_pm;
+	u64 level;
 
-	if (!there || !is_evened(there, now))
+	/* An element of a hash map may be another key's by the time it is read. */
+	if (!there || there->name != group->name || there->cpu != cpu || !is_evened(there, now))
 		return;
 	members = there->wanting & LL_EVEN_MEMBERS;
+	level = ll_even_now(there->level, group->speed, evened_ago_ns(there, now) / 1000000);
 	group->sum.members += members;
-	group->sum.ahead += (s64)members * ll_even_apart(there->level, group->level);
+	group->sum.ahead += members * ll_even_within(level, group->level, ll_even_horizon(group->speed));
+	given_pm = LL_EVEN_ONE_PM - (s64)there->share_pm;
 	if (there != group)
-		group->sum.given_pm += (s64)members * (LL_EVEN_ONE_PM - (s64)there->share_pm);
+		group->sum.given_pm += (given_pm < 0 ? takers(there) : members) * given_pm;
 }
 
 /*
@@ -47,26 +67,31 @@ static void add_members(struct coop_group *group, s32 cpu, u64 now)
 __weak int even_out(u32 number, u64 now)
 {
 	struct coop_group *group = group_of(number);
-	u64 steps;
+	u64 steps, last;
 	s64 behind;
 	s32 cpu;
 
-	if (!group || now - group->evened_at_ns < EVEN_STEP_NS || group->least == COOP_ABI_NEVER)
+	if (!group || evened_ago_ns(group, now) < EVEN_STEP_NS || group->least == COOP_ABI_NEVER)
 		return 0;
-	steps = (now - group->evened_at_ns) / EVEN_STEP_NS;
-	group->evened_at_ns = now;
+	/* Two of a group may begin to wait at once: one that is away is under another CPU's lock. */
+	last = group->evened_at_ns;
+	if (__sync_val_compare_and_swap(&group->evened_at_ns, last, now) != last)
+		return 0;
+	steps = now > last ? (now - last) / EVEN_STEP_NS : 0;
 	group->level = group->least;
 	group->wanting = group->heap.count;
 	group->sum = (struct ll_even_sum){};
 	bpf_for(cpu, 0, nr_cpus)
 		add_members(group, cpu, now);
-	if (!group->sum.members)
+	if (!group->sum.members) {
+		group->share_pm = LL_EVEN_ONE_PM;
 		return 0;
+	}
 	behind = ll_even_divide(group->sum.ahead, group->sum.members);
 	if (steps <= EVEN_STEPS_VALID)
 		group->speed = ll_even_speed(group->speed, ll_even_apart(group->level + behind, group->mean), steps);
 	group->mean = group->level + behind;
-	group->share_pm = ll_even_share(behind, group->speed, group->sum.given_pm, group->wanting & LL_EVEN_MEMBERS);
+	group->share_pm = ll_even_share(behind, group->speed, group->sum.given_pm, takers(group));
 	return 0;
 }
 

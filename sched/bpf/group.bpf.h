@@ -3,7 +3,8 @@
  * Groups of cooperative threads (section 3.1). The threads of a group pool their CPU time, and the one of the least user virtual time has it. So each
  * has a virtual time of its own, as everybody has, and whenever one is the first of its class, it changes places with the one that matters more: that
  * runs now, and pays with the other's place. What they get together is what each would get alone, whoever of them gets it. A group is one CPU's: its
- * members elsewhere are another one, because nobody can take their place here. What is between those is evened out otherwise (even.bpf.h).
+ * members elsewhere are another one, because nobody can take their place here. What is between those is evened out by what they count for: there a
+ * CPU's may get up to twice of what they would alone, and others that much less (even.bpf.h).
  *
  * A group is named by its user and a number, so whoever of that user joins has its owner's consent. A process of another user has it by a token,
  * which it has handed to the daemon; then the number that it chose stands for that group (page.bpf.h), for as long as the consent lasts. Its

@@ -325,6 +325,50 @@ static void evened_shares(void)
 	}
 }
 
+enum { EVEN_CPUS = 64 };
+
+/* What the members of @cpus CPUs, one on each, count for together, where the first is @behind the others, which are alike. */
+static u64 counted_for(int cpus, u64 behind, u64 speed, u32 *first)
+{
+	u32 share_pm[EVEN_CPUS];
+	u64 together = 0;
+
+	for (int i = 0; i < cpus; i++)
+		share_pm[i] = LL_EVEN_ONE_PM;
+	for (int step = 0; step < 200; step++) {
+		int own = step % cpus;
+		s64 ahead = 0, given = 0;
+
+		for (int i = 0; i < cpus; i++) {
+			ahead += ll_even_within(i ? 1ULL << 50 : (1ULL << 50) - behind, own ? 1ULL << 50 : (1ULL << 50) - behind, ll_even_horizon(speed));
+			if (i != own)
+				given += LL_EVEN_ONE_PM - (s64)share_pm[i];
+		}
+		share_pm[own] = ll_even_share(ll_even_divide(ahead, cpus), speed, given, 1);
+	}
+	for (int i = 0; i < cpus; i++)
+		together += share_pm[i];
+	*first = share_pm[0];
+	return together / cpus;
+}
+
+/* However far one is behind, what the others give up is what it takes: nothing is lost between them, and it costs them a part of their number. */
+static void what_is_given_up_is_taken(void)
+{
+	const u64 speed = 50000ULL << LL_EVEN_SPEED_SHIFT;
+
+	for (int cpus = 2; cpus <= EVEN_CPUS; cpus *= 2) {
+		for (u64 behind = 1000; behind < 1ULL << 49; behind *= 30) {
+			u32 first = 0;
+			u64 mean = counted_for(cpus, behind, speed, &first);
+
+			CHECK(mean >= 985 && mean <= LL_EVEN_ONE_PM, "%d CPUs, one %lu behind: %lu counted, the first %u", cpus, behind, mean, first);
+			CHECK(first >= LL_EVEN_ONE_PM, "the first %u", first);
+		}
+	}
+	CHECK(ll_even_now(7, speed, 0) == 7 && ll_even_now(7, speed, 100) == 100007, "two steps later");
+}
+
 /* By how much the mean grows in a step: learnt within some steps; what is a jump, or goes back, says nothing of it. */
 static void speed_of_the_mean(void)
 {
@@ -334,6 +378,7 @@ static void speed_of_the_mean(void)
 		speed = ll_even_speed(speed, step < 30 ? 1000 : 4000, 2);
 	CHECK(speed > 1900 << LL_EVEN_SPEED_SHIFT && speed <= 2000 << LL_EVEN_SPEED_SHIFT, "speed %lu", speed);
 	CHECK(ll_even_speed(speed, -5, 1) == speed && ll_even_speed(speed, LL_EVEN_APART, 1) == speed, "who comes or goes");
+	CHECK(ll_even_speed(speed, LL_EVEN_APART - 1, 1) <= speed + speed / 2, "a jump counts as four steps");
 	CHECK(ll_even_apart(5, ~0ULL) == 6 && ll_even_apart(~0ULL, 5) == -6, "across the wrap");
 }
 
@@ -354,6 +399,7 @@ int main(void)
 	executions_take_their_period_along();
 	loads();
 	evened_shares();
+	what_is_given_up_is_taken();
 	speed_of_the_mean();
 	return failures ? 1 : 0;
 }
