@@ -114,9 +114,12 @@ begin_lab() {
 	trap 'kill "$lab_fetch" 2>/dev/null || true' EXIT
 }
 
-# Waits for what begin_lab has begun, if anything.
+# Waits for what begin_lab has begun, if anything. From then on its number may be another process's, an hour later, and is nobody's to kill.
 await_lab() {
-	[ -z "${lab_fetch:-}" ] || wait "$lab_fetch" || true
+	[ -n "${lab_fetch:-}" ] || return 0
+	wait "$lab_fetch" || true
+	trap - EXIT
+	lab_fetch=
 }
 
 # Seconds as a person says them.
