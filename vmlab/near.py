@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-#: No more than this part of the memory that is free is locked: a guest wants some, too.
+#: Of each file no more than this part of the memory that is free is locked: a guest wants some, too.
 MOST_OF_FREE = 0.25
 _FAILED = ctypes.c_void_p(-1).value
 

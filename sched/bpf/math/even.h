@@ -6,7 +6,7 @@
  * User virtual times are numbers of the program's own, in units that nobody else knows, and it may lie. So they are compared by their differences
  * only, and a CPU is given no more than the others have given up at that moment, whatever was said. A difference counts up to the horizon, beyond
  * which a CPU could not catch up faster: so what all give up is what is asked for, and one that says that it is far behind for good, beside N others
- * alike, costs each of them one part in N at most.
+ * of as many members, costs each of them one part in N at most, and half of what it has in any case.
  */
 #ifndef LIMELIGHT_MATH_EVEN_H
 #define LIMELIGHT_MATH_EVEN_H
