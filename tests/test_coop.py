@@ -82,8 +82,8 @@ def test_a_release_is_kept_by_the_papers_policy_alone(guest: Guest) -> None:
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_release_is_kept_where_others_move_between_cpus(guest: Guest) -> None:
     """Sixteen players on four CPUs beside eight compilers, which CPUs take from each other: every timer within 1 ms of its time. A CPU that another
-    one has taken a task from has a clock that stands still (now_in_timer() in sched/bpf): slices ended 4 ms late. Events are of 25 us: CPUs have a
-    quarter of the time each here, and an event of 0.1 ms is not interrupted for 0.4."""
+    one has taken a task from has a clock that stands still (now_in_timer() in sched/bpf): slices ended 4 ms late. Events are of 25 us: a busy
+    CPU has half the speed of one alone here, and an event of 0.1 ms is not interrupted for 0.2."""
     for player in _play(guest, "make", 8, *(_player(number, "--event-us=25") for number in range(16))):
         assert player["kept"] >= KEPT * player["timers"] > 0
         assert player["worst"] <= LATE_WORST_MS
@@ -268,7 +268,7 @@ def test_a_group_shares_by_its_own_measure_over_several_cpus(guest: Guest) -> No
 @on(replace(LIMELIGHT, **FOUR))
 def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four
-    times as long. A group is one CPU's. Events are of 12 and 50 us: CPUs have a quarter of the time each here."""
+    times as long. A group is one CPU's. Events are of 12 and 50 us: a busy CPU has half the speed here."""
     guest.check("mkdir -p -m 1777 /run/test")
     programs = [f"{user},cpu:{cpu},{_player(2 * cpu + number, f'--event-us={event_us}', f'--group={group}', f'--{how}={TOKEN}-{cpu}')}"
                 for cpu in (1, 3) for number, (user, event_us, group, how) in enumerate(((OWNER, 12, 7, "share"), (GUEST, 50, 5, "join")))]

@@ -31,6 +31,7 @@ def _machine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sched-arg", action="append", default=[], metavar="WORD", help="one more argument for the scheduler's program; may be repeated")
     parser.add_argument("--cpus", type=int, default=1, metavar="N", help="virtual CPUs (default: 1)")
     parser.add_argument("--llcs", type=int, default=1, metavar="N", help="last-level caches that they share, each as many of them (default: 1)")
+    parser.add_argument("--instruction-ns", type=int, choices=machine.INSTRUCTION_NS, metavar="NS", help=machine.INSTRUCTION_HELP)
     parser.add_argument("--memory", type=int, default=2048, metavar="MB", help="memory (default: 2048)")
     parser.add_argument("--kernel", default=kernels.DEFAULT, metavar="K", help=f"series: {', '.join(kernels.SERIES)} (default: {kernels.DEFAULT})")
     parser.add_argument("--desktop", action="store_true", help="start an X server and openbox as the user `person`")
@@ -88,8 +89,8 @@ def _setup(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace, tty: bool = False) -> machine.Options:
     return machine.Options(
         sched=arguments.sched, policy=arguments.policy, sched_args=tuple(arguments.sched_arg), cpus=arguments.cpus, llcs=arguments.llcs,
-        memory_mb=arguments.memory, kernel=arguments.kernel, desktop=arguments.desktop, display=arguments.display, screen=arguments.screen, fast=arguments.fast,
-        init=arguments.init, copy=tuple(arguments.copy), real_timeout_s=arguments.real_timeout,
+        instruction_ns=arguments.instruction_ns, memory_mb=arguments.memory, kernel=arguments.kernel, desktop=arguments.desktop, display=arguments.display,
+        screen=arguments.screen, fast=arguments.fast, init=arguments.init, copy=tuple(arguments.copy), real_timeout_s=arguments.real_timeout,
         faults="collect" if arguments.allow_faults else "raise", tty=tty,
     )
 

@@ -15,7 +15,7 @@ from vmlab import assets, engine, experiment, payload, results
 from vmlab.errors import LabError, UsageError
 from vmlab.experiment import Experiment, ExperimentError
 from vmlab.judge import Row, Verdict
-from vmlab.machine import boot
+from vmlab.machine import INSTRUCTION_HELP, INSTRUCTION_NS, boot
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Exit status: limelight missed what is expected.
@@ -37,6 +37,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     running.add_argument("--sched", metavar="S,…", help="schedulers, separated by commas: eevdf, limelight, scx_bpfland, … (default: the experiment's)")
     running.add_argument("--policy", default="", metavar="P", help=f"limelight's policy: {', '.join(payload.POLICIES)} (default: {payload.POLICIES[0]})")
     running.add_argument("--cpus", metavar="N,…", help="numbers of virtual CPUs (default: the experiment's)")
+    running.add_argument("--instruction-ns", type=int, choices=INSTRUCTION_NS, metavar="NS", help=INSTRUCTION_HELP)
     running.add_argument("--kernel", default="7.2", help="kernel series: 6.18 or 7.2 (default)")
     running.add_argument("--boots", type=int, metavar="K", help="boots per scheduler; the table shows medians (default: the experiment's)")
     running.add_argument("--set", action="append", default=[], metavar="KEY=VALUE[,VALUE…]", dest="settings", help="other values of a parameter")
@@ -133,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     path = arguments.json or results.here(ROOT, one.name)
     _check_writable("--json", path)
-    plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT, code=_code())
+    plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT, code=_code(), instruction_ns=arguments.instruction_ns)
     for machine in plan.machines():
         payload.check(machine)
     if any(machine.sched == "limelight" for machine in plan.machines()):
@@ -166,7 +167,7 @@ def _measure_all() -> None:
     """The full form of every experiment, but for what is measured already; one that fails does not keep the others from it."""
     for folder in experiment.folders(ROOT):
         full = argparse.Namespace(
-            experiment=folder.name, sched=None, policy="", cpus=None, kernel="7.2", boots=None, settings=[], quick=False, json=None, keep=True
+            experiment=folder.name, sched=None, policy="", cpus=None, kernel="7.2", instruction_ns=None, boots=None, settings=[], quick=False, json=None, keep=True
         )
         try:
             run(full)

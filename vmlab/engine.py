@@ -68,6 +68,8 @@ class Plan:
     root: Path
     assets: list[Path] = field(default_factory=list)
     code: str = ""
+    #: As the field of `vmlab.machine.Options`.
+    instruction_ns: int | None = None
     #: Whether a point is meant for a machine: the full form asks less of other schedulers.
     wanted: Callable[[Options, Point], bool] = lambda _machine, _point: True
     #: Keys of rows that are measured already.
@@ -89,6 +91,7 @@ class Plan:
                     sched=scheduler,
                     policy=policy or None,
                     cpus=cpus,
+                    instruction_ns=self.instruction_ns,
                     memory_mb=self.experiment.memory_mb,
                     kernel=self.kernel,
                     desktop=self.experiment.desktop,
@@ -127,6 +130,7 @@ def _measure(guest: Guest, plan: Plan, machine: Options, point: Point) -> Outcom
             "LIMELIGHT_POINT": json.dumps(point),
             "LIMELIGHT_RESULT": "/root/out/result.json",
             "LIMELIGHT_SCHED": machine.sched,
+            "LIMELIGHT_INSTRUCTION_NS": str(machine.instruction_takes_ns),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": "/root/in/guest",
         },
@@ -253,4 +257,5 @@ def _row(machine: Options, plan: Plan, point: Point, outcomes: list[Outcome]) ->
         next((outcome.ejected for outcome in outcomes if outcome.ejected), ""),
         plan.code,
         next((outcome.stalled for outcome in outcomes if outcome.stalled), ""),
+        machine.instruction_takes_ns,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from vmlab.experiment import Expectation, Experiment, Point
+from vmlab.machine import SLOW_NS
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Row:
 
     `metrics` holds the median over the boots, `spread` the (least, greatest). `ejected` is why the scheduler was gone at the end
     of the measurement, `stalled` which program never came to its end under it; both are empty where it went well. `code` is what
-    `scripts/code` said then.
+    `scripts/code` said then, `instruction_ns` the virtual time that an instruction took.
     """
 
     scheduler: str
@@ -30,6 +31,7 @@ class Row:
     ejected: str = ""
     code: str = ""
     stalled: str = ""
+    instruction_ns: int = SLOW_NS
 
     @property
     def failed(self) -> str:
@@ -100,7 +102,7 @@ def _reference(expectation: Expectation, row: Row, rows: list[Row]) -> Row | Non
     if wanted.get("count") == 0 and "load" in wanted:
         wanted["load"] = "none"
     for other in rows:
-        same_machine = (other.cpus, other.kernel) == (row.cpus, row.kernel)
+        same_machine = (other.cpus, other.kernel, other.instruction_ns) == (row.cpus, row.kernel, row.instruction_ns)
         same_policy = other.policy == (row.policy if scheduler == row.scheduler else "")
         if same_machine and same_policy and other.scheduler == scheduler and other.point == wanted:
             return other

@@ -49,6 +49,14 @@ Sink = Callable[[str, bytes], None]
 """Takes the output of a running command as it comes: ("stdout" or "stderr", bytes)."""
 
 
+INSTRUCTION_NS = (1, 2, 4, 8, 16)
+"""What an instruction can take: powers of two, in which QEMU counts, and of which 1 is the least."""
+SLOW_NS, FAST_NS = 2, 1
+"""What it takes with one or two CPUs (500 million a second), and with more (1,000 million, for all of them together)."""
+
+INSTRUCTION_HELP = f"virtual time that an instruction takes: {', '.join(map(str, INSTRUCTION_NS))} ns (default: {SLOW_NS}; with more than two CPUs {FAST_NS})"
+
+
 @dataclass(frozen=True)
 class Options:
     """What machine to boot. Every field has the meaning of the option of the same name of `./lab exec`."""
@@ -62,6 +70,9 @@ class Options:
     cpus: int = 1
     llcs: int = 1
     """Last-level caches, each shared by as many of the CPUs."""
+    instruction_ns: int | None = None
+    """Nanoseconds of virtual time that an instruction takes: 1, 2, 4, 8 or 16. None: 2 with one or two CPUs, 1 with more, so that a busy one of four,
+    which share that time, is as fast as a busy one of two."""
     memory_mb: int = 2048
     kernel: str = "7.2"
     """Series of the kernel: see `vmlab.kernels.SERIES`."""
@@ -86,8 +97,16 @@ class Options:
 
     @property
     def processors(self) -> str:
-        """CPUs, and caches where there are several, as part of a name: 4cpu, 4cpu-2llc."""
-        return f"{self.cpus}cpu" + (f"-{self.llcs}llc" if self.llcs > 1 else "")
+        """CPUs, caches where there are several, and their speed where it was chosen, as part of a name: 4cpu, 4cpu-2llc, 1cpu-1ns."""
+        speed = f"-{self.instruction_ns}ns" if self.instruction_ns is not None else ""
+        return f"{self.cpus}cpu" + (f"-{self.llcs}llc" if self.llcs > 1 else "") + speed
+
+    @property
+    def instruction_takes_ns(self) -> int:
+        """What `instruction_ns` is, or is left to be."""
+        if self.instruction_ns is not None:
+            return self.instruction_ns
+        return SLOW_NS if self.cpus <= 2 else FAST_NS
 
 
 @dataclass(frozen=True)

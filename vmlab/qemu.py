@@ -41,8 +41,6 @@ RECIPE = "1"
 # Microseconds of virtual time between the timers that end turns of the virtual CPUs: three CPUs' turns of a quarter of one are the error of a
 # latency. Two that are no multiples of each other, or the first two of four busy CPUs run at 0.36 of the speed of the third: see turns().
 TURNS_US = (48, 80)
-ICOUNT_SHIFT = 1
-"""An instruction takes 2^shift ns of virtual time: 2 ns, 500 million a second and CPU."""
 
 
 def _own() -> str | None:
@@ -90,10 +88,11 @@ def _unpack(into: Path) -> None:
     host.give_back(into)
 
 
-def accelerator(fast: bool, cpuinfo: str) -> list[str]:
+def accelerator(options: Options, cpuinfo: str) -> list[str]:
     """Arguments that choose how the guest's instructions run. KVM only where the CPU itself offers it: a /dev/kvm alone proves nothing."""
-    if not fast:
-        return ["-accel", "tcg", "-icount", f"shift={ICOUNT_SHIFT},sleep=off", "-rtc", "clock=vm,base=2026-01-01", "-seed", "1"]
+    if not options.fast:
+        shift = options.instruction_takes_ns.bit_length() - 1
+        return ["-accel", "tcg", "-icount", f"shift={shift},sleep=off", "-rtc", "clock=vm,base=2026-01-01", "-seed", "1"]
     if re.search(r"^flags\s*:.*\b(vmx|svm)\b", cpuinfo, re.MULTILINE) and os.access("/dev/kvm", os.R_OK | os.W_OK):
         return ["-accel", "kvm", "-accel", "tcg,thread=multi"]
     return ["-accel", "tcg,thread=multi"]
@@ -133,7 +132,7 @@ def arguments(options: Options, parts: Parts, disk: Path, directory: Path) -> li
     result = [
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max",
         "-m", f"{options.memory_mb}M", "-smp", f"{options.cpus},sockets={options.llcs}" if options.llcs > 1 else str(options.cpus),
-        *accelerator(options.fast, Path("/proc/cpuinfo").read_text()), *turns(options),
+        *accelerator(options, Path("/proc/cpuinfo").read_text()), *turns(options),
         "-kernel", str(parts.kernel.image), "-initrd", str(parts.kernel.initramfs), "-append", " ".join(words),
         "-chardev", f"file,id=log,path={directory}/console", "-serial", "chardev:log",
         "-device", "virtio-serial-pci",

@@ -8,6 +8,7 @@ import html
 from vmlab import plots, results
 from vmlab.experiment import Experiment
 from vmlab.judge import Row, Verdict, kernels_of, label
+from vmlab.machine import Options
 from vmlab.results import Results
 
 _STYLE = """
@@ -35,7 +36,7 @@ def render(found: list[tuple[Experiment, Results]]) -> str:
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>limelight: results</title><style>{_STYLE}</style>",
         "<h1>limelight: results</h1>",
-        "<p class=soft>Measured in virtual machines in virtual time (one instruction is 2 ns); each section names the command that made it.</p>",
+        "<p class=soft>Measured in virtual machines in virtual time (an instruction takes 2 ns; with more than two CPUs 1, where a row says nothing else); each section names the command that made it.</p>",
         _summary(judged),
     ]
     parts += [_section(one, kept, verdicts) for one, kept, verdicts in judged]
@@ -97,7 +98,8 @@ def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
             spread = row.spread.get(column.metric)
             text = "–" if value is None else f"{value:.{column.digits}f}"
             cells.append(text + (f" ({spread[0]:.{column.digits}f}…{spread[1]:.{column.digits}f})" if spread else ""))
-        cells.append(row.code or "–")
+        usual = row.instruction_ns == Options(cpus=row.cpus).instruction_takes_ns
+        cells.append((row.code or "–") + ("" if usual else f", {row.instruction_ns} ns an instruction"))
         note = "; ".join(v.text for v in misses) or row.failed
         lines.append("<tr>" + "".join(f"<td>{_escape(cell)}" for cell in cells) + f"<td class='text missed'>{_escape(note)}")
     return "\n".join([*lines, "</table></div>"])

@@ -82,6 +82,11 @@ def scheduler() -> str:
     return os.environ.get("LIMELIGHT_SCHED", "")
 
 
+def instruction_ns() -> int:
+    """Virtual time that an instruction takes in this machine."""
+    return int(os.environ["LIMELIGHT_INSTRUCTION_NS"])
+
+
 def at_floor() -> bool:
     """Whether what serves the person is to run above everything else, by its own rights: the yardstick `fifo`."""
     return scheduler() == "fifo"

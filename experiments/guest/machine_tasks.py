@@ -65,8 +65,7 @@ def scheduler_cost(desk_state: str, samples: int) -> tuple[dict, dict]:
     for what, data in costs.items():
         ordered = sorted(data["cost_ns"])
         metrics[f"{what}_ns"] = ordered[len(ordered) // 2]
-        # The laboratory's clock: one instruction every 2 ns.
-        metrics[f"{what}_instructions"] = metrics[f"{what}_ns"] / 2
+        metrics[f"{what}_instructions"] = metrics[f"{what}_ns"] / desk.instruction_ns()
     return metrics, {f"{what}_cost": desk.series(data["cost_ns"], data["source"], "us") for what, data in costs.items()}
 
 

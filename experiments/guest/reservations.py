@@ -55,8 +55,7 @@ def measure_ring(kind: str, count: int, hops: int) -> tuple[dict, dict]:
         "hop_ns": float(middle["hop"]),
         "pass_ns": float(middle["pass"]),
         "switch_ns": float(middle["hop"] - middle["pass"]),
-        # The laboratory's clock: one instruction every 2 ns.
-        "switch_instructions": (middle["hop"] - middle["pass"]) / 2,
+        "switch_instructions": (middle["hop"] - middle["pass"]) / desk.instruction_ns(),
     }
     return metrics, {"hop": desk.series(seen["hop_ns"], seen["source"], "us")}
 

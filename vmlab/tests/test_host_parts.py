@@ -10,6 +10,7 @@ import pytest
 
 from vmlab import host, kernels, machine, near, outcome, packages, payload, player, qemu
 from vmlab.errors import LabError, UsageError
+from vmlab.machine import Options
 
 AVAILABLE = [
     "linux-image-6.18.9+deb13-amd64", "linux-image-6.18.15+deb13-amd64", "linux-image-6.18.15+deb13-cloud-amd64", "linux-image-6.18.15+deb13-rt-amd64",
@@ -66,13 +67,21 @@ def test_qemu_before_8_1_is_not_used(text, good):
 
 def test_measurements_never_use_kvm():
     """Virtual time needs emulation: without --fast there is no KVM whatever the CPU offers."""
-    words = qemu.accelerator(False, "flags\t\t: fpu vmx sse")
-    assert "kvm" not in words and f"shift={qemu.ICOUNT_SHIFT},sleep=off" in words
+    words = qemu.accelerator(Options(), "flags\t\t: fpu vmx sse")
+    assert "kvm" not in words and "shift=1,sleep=off" in words
+
+
+@pytest.mark.parametrize(("options", "shift"), [
+    (Options(cpus=2), 1), (Options(cpus=3), 0), (Options(cpus=4), 0), (Options(cpus=4, instruction_ns=2), 1), (Options(instruction_ns=16), 4),
+])
+def test_a_busy_cpu_of_four_is_as_fast_as_one_of_two(options, shift):
+    """The CPUs of a machine share its instructions: a machine of more than two has twice as many, unless it is told how many."""
+    assert f"shift={shift},sleep=off" in qemu.accelerator(options, "flags")
 
 
 def test_kvm_needs_the_cpu_flag():
     """A /dev/kvm on a CPU without vmx or svm proves nothing: emulation is used."""
-    assert "kvm" not in qemu.accelerator(True, "flags\t\t: fpu sse vmxless\nother\t: vmx")
+    assert "kvm" not in qemu.accelerator(Options(fast=True), "flags\t\t: fpu sse vmxless\nother\t: vmx")
 
 
 @pytest.mark.parametrize("line", [
