@@ -290,6 +290,16 @@ def test_who_yields_late_is_late_alone(guest: Guest) -> None:
 
 
 @pytest.mark.everywhere
+@pytest.mark.parametrize(("slack_ms", "overruns"), [(1, True), (6, False)])
+def test_the_slack_is_what_it_was_set_to(guest: Guest, slack_ms: int, overruns: bool) -> None:
+    """One of eight players takes up to 4 ms more at one timer in ten: that is more than a slack of 1 ms, and none of 6 is exceeded."""
+    guest.start_limelight(f"--coop-slack-ms={slack_ms}")
+    others = [_player(number) for number in range(PLAYERS - 1)]
+    guest.script("adaptive", "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=100", "--late-us=4000"))
+    assert (guest.status()["counters"]["coop_overran"] > 0) is overruns
+
+
+@pytest.mark.everywhere
 def test_who_sleeps_elsewhere_loses_what_it_slept_through(guest: Guest) -> None:
     """One of eight players sleeps up to 10 ms at one timer in ten without having said so: it is demoted each time, until its next call, which is in time
     again for nearly all of its timers; and no other is late for it."""

@@ -71,6 +71,27 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_max_pct,
         value_parser = number(bounds::LOAD_PCT, "per cent"), allow_negative_numbers = true)]
     load_max_pct: u32,
+    /// Period of fair sharing, in ms, 1 to 100: everybody else runs once in it, as far as --fair-slice-min-ms lets them. Shorter has them wait
+    /// less for each other, and switches more.
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().period_ns),
+        value_parser = millis(&bounds::PERIOD_NS), allow_negative_numbers = true)]
+    period_ms: f64,
+    /// Shortest slice of everybody else, in ms, 0.1 to 5, on one CPU; twice that on two, three times on four, four times on eight or
+    /// more. Longer saves switches, and makes a round among many longer than --period-ms. With hundreds waiting on a CPU slices are
+    /// shorter all the same.
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().fair_slice_min_ns),
+        value_parser = millis(&bounds::FAIR_SLICE_MIN_NS), allow_negative_numbers = true)]
+    fair_slice_min_ms: f64,
+    /// How long a cooperative thread (libcoop) may run on after the slice that it was told until it is preempted and its releases are not
+    /// kept any more (coop_slack), in ms, 0.1 to 10. Longer forgives longer steps between its calls, and makes others' timers late by as much.
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().coop_slack_ns),
+        value_parser = millis(&bounds::COOP_SLACK_NS), allow_negative_numbers = true)]
+    coop_slack_ms: f64,
+    /// By how much CPU, in ms, 1 to 100, and its slice, a cooperative thread may be ahead of its fair share until its releases are not kept. Longer
+    /// keeps those of who has much to do at once, at the expense of everybody else on its CPU for as long.
+    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().coop_ahead_ns),
+        value_parser = millis(&bounds::COOP_AHEAD_NS), allow_negative_numbers = true)]
+    coop_ahead_ms: f64,
     /// Processes of one user that can be cooperative (libcoop) at once, 0 to 1024; a second copy of the library in a process counts as
     /// another one. More lets one user take what others would have: there are 1024 for all users together. Root has no limit but that.
     /// With 0 only root's can.
@@ -143,6 +164,10 @@ impl RunArgs {
             load_low_pct: self.load_low_pct,
             load_high_pct: self.load_high_pct,
             load_max_pct: self.load_max_pct,
+            period_ns: ns(self.period_ms),
+            fair_slice_min_ns: ns(self.fair_slice_min_ms),
+            coop_slack_ns: ns(self.coop_slack_ms),
+            coop_ahead_ns: ns(self.coop_ahead_ms),
         };
         settings.check().map_err(|reason| anyhow!(reason))?;
         Ok(settings)
@@ -225,6 +250,10 @@ mod tests {
             "--load-low-pct=40",
             "--load-high-pct=50",
             "--load-max-pct=70",
+            "--period-ms=30",
+            "--fair-slice-min-ms=0.1",
+            "--coop-slack-ms=2",
+            "--coop-ahead-ms=8",
         ];
         let expected = Settings {
             policy: Policy::Huc,
@@ -236,6 +265,10 @@ mod tests {
             load_low_pct: 40,
             load_high_pct: 50,
             load_max_pct: 70,
+            period_ns: 30_000_000,
+            fair_slice_min_ns: 100_000,
+            coop_slack_ns: 2_000_000,
+            coop_ahead_ns: 8_000_000,
         };
         assert_eq!(run(&flags).scheduler().unwrap(), expected);
         assert_eq!(run(&["--coop-pages-per-user=7"]).coop_pages_per_user(), 7);
@@ -264,6 +297,10 @@ mod tests {
             ("--load-low-pct", "0", "1 to 94, in per cent"),
             ("--load-high-pct", "95", "1 to 94, in per cent"),
             ("--load-max-pct", "-3", "1 to 94, in per cent"),
+            ("--period-ms", "0.5", "1 to 100, in ms"),
+            ("--fair-slice-min-ms", "0", "0.1 to 5, in ms"),
+            ("--coop-slack-ms", "11", "0.1 to 10, in ms"),
+            ("--coop-ahead-ms", "0", "1 to 100, in ms"),
             ("--coop-pages-per-user", "1025", "0 to 1024, in processes"),
             ("--input-memory-s", "0", "1 to 600, in seconds"),
         ] {

@@ -51,6 +51,15 @@ pub struct Settings {
     pub load_high_pct: u32,
     /// R_max: above this load reservations are taken back until it is below R_hi.
     pub load_max_pct: u32,
+    /// The period of fair sharing (cooperative polling, section 3.1; 20 ms there): everybody in class OTHER runs once in it, as far as
+    /// [`Self::fair_slice_min_ns`] lets them.
+    pub period_ns: u64,
+    /// The least slice of class OTHER, before what more than one CPU adds (cooperative polling, section 3.2; 0.1 ms there).
+    pub fair_slice_min_ns: u64,
+    /// `coop_slack`: how long a cooperative thread may run on after the slice that it was told (section 3.2; 1 ms there).
+    pub coop_slack_ns: u64,
+    /// How far ahead of its class, beyond its slice, a thread may be whose releases are kept (section 3.2: "order of ms").
+    pub coop_ahead_ns: u64,
 }
 
 impl Default for Settings {
@@ -65,6 +74,10 @@ impl Default for Settings {
             load_low_pct: 60,
             load_high_pct: 80,
             load_max_pct: 90,
+            period_ns: 20_000_000,
+            fair_slice_min_ns: 500_000,
+            coop_slack_ns: 1_000_000,
+            coop_ahead_ns: 4_000_000,
         }
     }
 }
@@ -87,6 +100,14 @@ pub mod bounds {
     pub const INDIRECT_BUDGET_NS: RangeInclusive<u64> = 0..=10_000_000_000;
     /// The wait after which a task is moved ahead.
     pub const RESCUE_AFTER_NS: RangeInclusive<u64> = 50_000_000..=4_000_000_000;
+    /// The period of fair sharing.
+    pub const PERIOD_NS: RangeInclusive<u64> = 1_000_000..=100_000_000;
+    /// The least slice of class OTHER.
+    pub const FAIR_SLICE_MIN_NS: RangeInclusive<u64> = 100_000..=5_000_000;
+    /// The slack of cooperative threads.
+    pub const COOP_SLACK_NS: RangeInclusive<u64> = 100_000..=10_000_000;
+    /// How far ahead cooperative threads may be.
+    pub const COOP_AHEAD_NS: RangeInclusive<u64> = 1_000_000..=100_000_000;
     /// Loads of reservations, in per cent. What remains of a CPU is for kernel threads, which come before them, and for the guaranteed share.
     pub const LOAD_PCT: RangeInclusive<u32> = 1..=94;
 }
@@ -123,6 +144,10 @@ impl Settings {
             ("slice-ms", self.huc_slice_ns, bounds::HUC_SLICE_NS),
             ("indirect-budget-ms", self.indirect_budget_ns, bounds::INDIRECT_BUDGET_NS),
             ("rescue-after-ms", self.rescue_after_ns, bounds::RESCUE_AFTER_NS),
+            ("period-ms", self.period_ns, bounds::PERIOD_NS),
+            ("fair-slice-min-ms", self.fair_slice_min_ns, bounds::FAIR_SLICE_MIN_NS),
+            ("coop-slack-ms", self.coop_slack_ns, bounds::COOP_SLACK_NS),
+            ("coop-ahead-ms", self.coop_ahead_ns, bounds::COOP_AHEAD_NS),
         ];
         for (option, value, allowed) in times {
             if !allowed.contains(&value) {
@@ -192,6 +217,13 @@ mod tests {
                 Settings { rescue_after_ns: 1_000_000, ..set() },
                 "--rescue-after-ms 1: give a number from 50 to 4000, in ms",
             ),
+            (Settings { period_ns: 0, ..set() }, "--period-ms 0: give a number from 1 to 100, in ms"),
+            (
+                Settings { fair_slice_min_ns: 6_000_000, ..set() },
+                "--fair-slice-min-ms 6: give a number from 0.1 to 5, in ms",
+            ),
+            (Settings { coop_slack_ns: 0, ..set() }, "--coop-slack-ms 0: give a number from 0.1 to 10, in ms"),
+            (Settings { coop_ahead_ns: 0, ..set() }, "--coop-ahead-ms 0: give a number from 1 to 100, in ms"),
             (
                 Settings { load_high_pct: 95, ..set() },
                 "--load-high-pct 95, --load-max-pct 90: give numbers from 1 to 94, each above the one before",

@@ -297,6 +297,10 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.load_low_ppm = settings.load_low_pct * PPM_OF_PCT;
     rodata.load_high_ppm = settings.load_high_pct * PPM_OF_PCT;
     rodata.load_max_ppm = settings.load_max_pct * PPM_OF_PCT;
+    rodata.other_period_ns = settings.period_ns;
+    rodata.other_slice_min_ns = settings.fair_slice_min_ns;
+    rodata.coop_slack_ns = settings.coop_slack_ns;
+    rodata.coop_ahead_ns = settings.coop_ahead_ns;
     Ok(())
 }
 
