@@ -34,7 +34,8 @@ const volatile u64 report_period_ns = 50000000;
  * Everybody in class OTHER runs once in this period, as far as the bounds below allow. Where there are so many that slices of
  * the least length would make a round longer than other_round_ns, slices are shorter still (design, promise 5). The least length is a
  * compromise, tried with hackbench: with 2 ms twice as many messages are under way, and their pages have to be cleared; with
- * 0.25 ms the switches cost more than that. It is for one CPU: the loader makes it longer where there are more (slice_factor).
+ * 0.25 ms the switches cost more than that. It is for one CPU: the loader makes it longer where there are more (slice_factor), and has the longest
+ * be a quarter of the period.
  */
 const volatile u64 other_period_ns = 20000000;
 const volatile u64 other_slice_min_ns = 500000;

@@ -304,6 +304,9 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     Ok(())
 }
 
+/// A slice of class OTHER is no longer than the period by this, so that who wakes beside only one or two others waits for a quarter of it at most.
+const SLICES_OF_PERIOD: u64 = 4;
+
 /// By how much the least slice of class OTHER is longer on a machine of `nr_online` CPUs, as the kernel's own base slice is
 /// (`sched_tunable_scaling`, logarithmic, up to 8 CPUs): the more CPUs, the sooner another one is free for who waits.
 fn slice_factor(nr_online: u32) -> u32 {
@@ -320,6 +323,7 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
     rodata.nr_cpus = u32::try_from(nr_cpus)?;
     rodata.nr_online = u32::try_from(topology.all_cpus.len().max(1))?;
     rodata.other_slice_min_ns *= u64::from(slice_factor(rodata.nr_online));
+    rodata.other_slice_max_ns = (rodata.other_period_ns / SLICES_OF_PERIOD).max(rodata.other_slice_min_ns);
     rodata.nr_llcs = u32::try_from(topology.all_llcs.len().clamp(1, 256))?;
     for (index, llc) in topology.all_llcs.values().enumerate().take(256) {
         for &cpu in llc.all_cpus.keys().filter(|&&cpu| cpu < MAX_CPUS) {
