@@ -291,6 +291,7 @@ def test_who_yields_late_is_late_alone(guest: Guest) -> None:
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize(("slack_ms", "overruns"), [(1, True), (6, False)])
+@on(Options())
 def test_the_slack_is_what_it_was_set_to(guest: Guest, slack_ms: int, overruns: bool) -> None:
     """One of eight players takes up to 4 ms more at one timer in ten: that is more than a slack of 1 ms, and none of 6 is exceeded."""
     guest.start_limelight(f"--coop-slack-ms={slack_ms}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import FOUR, LIMELIGHT, Guest, jain, on
+from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 ELSEWHERE = [replace(LIMELIGHT, **FOUR)]
@@ -84,6 +85,17 @@ def test_equals_get_equal_shares(guest: Guest) -> None:
     guest.start_limelight()
     ran = guest.script("shares", SECONDS, f"a:100:{_hogs(guest, 5)}")["processes"]
     assert jain(ran) >= 0.98, ran
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize(("flags", "least", "most"), [((), 180, 300), (("--period-ms=4", "--fair-slice-min-ms=0.1"), 900, 1100)])
+@on(Options())
+def test_the_period_is_what_it_was_set_to(guest: Guest, flags: tuple[str, ...], least: int, most: int) -> None:
+    """Four that spin have the CPU once each in 20 ms, or in 4: as many switches a second as that takes, and those of whatever else runs beside them."""
+    guest.start_limelight(*flags)
+    spin = "for one in 1 2 3 4; do timeout 2 sh -c 'while :; do :; done' & done; wait"
+    switches = f"switches() {{ awk '/^ctxt/ {{ print $2 }}' /proc/stat; }}; before=$(switches); {spin}; echo $(( $(switches) - before ))"
+    assert least <= int(guest.check(switches)) / 2 <= most
 
 
 @pytest.mark.everywhere
