@@ -134,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     cpus = _numbers("--cpus", arguments.cpus, one.cpus[:1] if arguments.quick else one.cpus)
     path = arguments.json or results.here(ROOT, one.name)
     _check_writable("--json", path)
-    plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, arguments.boots or one.boots, ROOT, code=_code(), instruction_ns=arguments.instruction_ns)
+    boots = arguments.boots or one.boots
+    plan = engine.Plan(one, points, _schedulers(one, arguments), cpus, arguments.kernel, boots, ROOT, code=_code(), instruction_ns=arguments.instruction_ns)
     for machine in plan.machines():
         payload.check(machine)
     if any(machine.sched == "limelight" for machine in plan.machines()):
@@ -167,7 +168,8 @@ def _measure_all() -> None:
     """The full form of every experiment, but for what is measured already; one that fails does not keep the others from it."""
     for folder in experiment.folders(ROOT):
         full = argparse.Namespace(
-            experiment=folder.name, sched=None, policy="", cpus=None, kernel="7.2", instruction_ns=None, boots=None, settings=[], quick=False, json=None, keep=True
+            experiment=folder.name, sched=None, policy="", cpus=None, instruction_ns=None, kernel="7.2", boots=None, settings=[], quick=False,
+            json=None, keep=True,
         )
         try:
             run(full)

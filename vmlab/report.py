@@ -36,7 +36,8 @@ def render(found: list[tuple[Experiment, Results]]) -> str:
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>limelight: results</title><style>{_STYLE}</style>",
         "<h1>limelight: results</h1>",
-        "<p class=soft>Measured in virtual machines in virtual time (an instruction takes 2 ns; with more than two CPUs 1, where a row says nothing else); each section names the command that made it.</p>",
+        "<p class=soft>Measured in virtual machines in virtual time (an instruction takes 2 ns; with more than two CPUs 1, where a row says nothing else); "
+        "each section names the command that made it.</p>",
         _summary(judged),
     ]
     parts += [_section(one, kept, verdicts) for one, kept, verdicts in judged]
