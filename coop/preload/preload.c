@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * libcoop-preload.so: makes programs cooperative that know nothing of it. It sits in front of poll(2), select(2), epoll_wait(2) and
- * their kin, of waits for a condition until a time, and of nanosleep(2); what such a call waits for (its timeout, or the first timerfd among
- * its descriptors) becomes the thread's release while it sleeps. `coop-run PROGRAM` loads it.
+ * their kin, of waits for a condition until a time, of nanosleep(2), and of read(2), of timerfds; what such a call waits for (its timeout, or the
+ * first timerfd among its descriptors) becomes the thread's release while it sleeps. `coop-run PROGRAM` loads it.
  *
  * The promises: the call itself is the C library's, with the arguments as they came, so that results, errno, signal masks and
  * cancellation are what they were; nothing here waits, allocates, or takes a lock that a signal handler could find taken. A thread
@@ -12,10 +12,13 @@
  * scheduler's last answer says that somebody else's turn has come, the thread yields first, as a cooperative one should. Without a
  * scheduler there is no answer, and no yield.
  *
+ * Programs call read() often, and hardly ever for a timer. For any other descriptor it is a look at a bit and the C library's read().
+ *
  * The exception to all of this are X servers, which count whole milliseconds (whole_ms.h).
  *
  * What it is bad at: sleeps other than these (futexes of the program's own, semaphores) have no release; a timer that another thread sets
- * while this one sleeps counts from its next sleep on; timeouts, unlike timerfds, are subject to the kernel's timer slack (50 us).
+ * while this one sleeps counts from its next sleep on; timeouts, unlike timerfds, are subject to the kernel's timer slack (50 us). A read() that
+ * the kernel restarts after a handler that slept in a wrapped call goes on as a sleep that nobody was told of.
  */
 #include <coop.h>
 #include <dlfcn.h>
@@ -28,6 +31,7 @@
 #include <sys/select.h>
 #include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "timers.h"
 #include "whole_ms.h"
@@ -44,10 +48,13 @@ _Static_assert(sizeof(time_t) == 8 && sizeof(long) == 8, "the calls with 64-bit 
 /* What programs that were built with _FORTIFY_SOURCE call, which no header declares unless it is set. */
 int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t bytes);
 int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
+ssize_t __read_chk(int fd, void *buffer, size_t bytes, size_t room);
+/* The C library's read() by another name, which nobody puts anything in front of. */
+ssize_t __read(int fd, void *buffer, size_t bytes);
 
 #define WRAPPED(X)                                                                                                      \
 	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)     \
-	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create) X(clock_gettime)                                    \
+	X(epoll_create) X(epoll_create1) X(epoll_ctl) X(timerfd_create) X(clock_gettime) X(read) X(__read_chk)               \
 	X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(nanosleep) X(clock_nanosleep)
 
 /* The C library's. */
@@ -217,7 +224,7 @@ static void end(const struct turn *turn, enum comes_back comes_back)
 #define SLEEPS_AND(comes_back, release, call)                                                                           \
 	({                                                                                                              \
 		const struct turn turn_ = begin(release);                                                               \
-		const int result_ = (call);                                                                             \
+		const __auto_type result_ = (call);                                                                     \
 		end(&turn_, comes_back);                                                                                \
 		result_;                                                                                                \
 	})
@@ -337,6 +344,28 @@ COOP_PUBLIC int nanosleep(const struct timespec *time, struct timespec *left)
 COOP_PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left)
 {
 	return SLEEPS(flags & TIMER_ABSTIME ? at_time(clock, time) : after_timespec(time), REAL(clock_nanosleep)(clock, flags, time, left));
+}
+
+/*
+ * An allocator may read a file when it is first asked for memory, and dlsym() may ask it: until that was done for another call the C library's own
+ * is called, and what others have put in front of that is not.
+ */
+COOP_PUBLIC ssize_t read(int fd, void *buffer, size_t bytes)
+{
+	typeof(read) *const real_read = real.read ? real.read : __read;
+	uint64_t due;
+
+	if (!timers_wait_of_read(fd, &due))
+		return real_read(fd, buffer, bytes);
+	return SLEEPS(due, real_read(fd, buffer, bytes));
+}
+
+COOP_PUBLIC ssize_t __read_chk(int fd, void *buffer, size_t bytes, size_t room)
+{
+	/* It ends the program. */
+	if (bytes > room)
+		return REAL(__read_chk)(fd, buffer, bytes, room);
+	return read(fd, buffer, bytes);
 }
 
 COOP_PUBLIC int clock_gettime(clockid_t clock, struct timespec *now)

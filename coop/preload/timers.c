@@ -3,6 +3,7 @@
 
 #include <coop.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/timerfd.h>
 
@@ -200,4 +201,21 @@ uint64_t timers_first_of_select(int count, const fd_set *fds)
 		}
 	}
 	return first;
+}
+
+bool timers_wait_of_read(int fd, uint64_t *due)
+{
+	const int error = errno;
+	int flags;
+
+	if (!has_timers || !has(timers, fd))
+		return false;
+	/* Asked each time: the program may have changed it, or another one that has the same timer. */
+	flags = fcntl(fd, F_GETFL);
+	errno = error;
+	if (flags < 0 || flags & O_NONBLOCK)
+		return false;
+	*due = expiry_of(fd);
+	/* It may have turned out to be none. */
+	return has(timers, fd);
 }

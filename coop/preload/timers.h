@@ -29,4 +29,7 @@ uint64_t timers_first_of_set(int set);
 uint64_t timers_first_of_poll(const struct pollfd *fds, nfds_t count);
 uint64_t timers_first_of_select(int count, const fd_set *fds);
 
+/* Does a read() of `fd` wait for a timer? Then `*due` is when that is due, as above. Of what is no timer no more than a bit is looked at. */
+bool timers_wait_of_read(int fd, uint64_t *due);
+
 #endif

@@ -24,7 +24,7 @@ def test_of(program: str, name: str, sentence: str) -> Callable[[], None]:
     """The test of one case. What the preload must not change runs without it, with it, and with it where limelight is there and is talked to."""
 
     def test() -> None:
-        run_or_skip(program, name, **(PRELOAD if program == "preload" else {}))
+        run_or_skip(program, name, **(PRELOAD if program.startswith("preload") else {}))
         if program == "unmodified":
             run_or_skip(program, name, **PRELOAD)
             with standin() as limelight:

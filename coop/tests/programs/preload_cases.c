@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -13,16 +12,7 @@
 
 #include "scheduler.h"
 #include "testing.h"
-
-/* How long a thread may be kept from the CPU in the middle of a few instructions, on a busy machine. What is told apart is further apart. */
-#define BUSY_NS (100 * MS)
-
-/* What a thread waits for, besides time. */
-struct waiting {
-	int pipe;	/* never readable */
-	int timer;	/* in the call's set of descriptors; -1: none */
-	int set;	/* an epoll set of the two */
-};
+#include "watcher.h"
 
 static int wait_poll(const struct waiting *waiting, int timeout_ms)
 {
@@ -94,97 +84,10 @@ static int wait_epoll_pwait2(const struct waiting *waiting, int timeout_ms)
 	return epoll_pwait2(waiting->set, &event, 1, timespec_of(timeout_ms, &timeout), NULL);
 }
 
-static const struct way {
-	const char *name;
-	int (*wait)(const struct waiting *waiting, int timeout_ms);
-} ways[] = {
+static const struct way ways[] = {
 	{ "poll", wait_poll },	     { "ppoll", wait_ppoll },		  { "select", wait_select },	       { "pselect", wait_pselect },
 	{ "epoll_wait", wait_epoll }, { "epoll_pwait", wait_epoll_pwait }, { "epoll_pwait2", wait_epoll_pwait2 },
 };
-
-static struct waiting nothing(void)
-{
-	struct epoll_event interest = { .events = EPOLLIN };
-	struct waiting waiting = { .timer = -1, .set = epoll_create1(EPOLL_CLOEXEC) };
-	int ends[2];
-
-	CHECK_EQ(pipe(ends), 0);
-	waiting.pipe = ends[0];
-	CHECK_EQ(epoll_ctl(waiting.set, EPOLL_CTL_ADD, waiting.pipe, &interest), 0);
-	return waiting;
-}
-
-static void set_timer(int timer, uint64_t when)
-{
-	const struct itimerspec setting = { .it_value = { .tv_sec = (time_t)(when / 1000000000), .tv_nsec = (long)(when % 1000000000) } };
-
-	CHECK_EQ(timerfd_settime(timer, TFD_TIMER_ABSTIME, &setting, NULL), 0);
-}
-
-static int new_timer(uint64_t when)
-{
-	const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-
-	CHECK(timer >= 0);
-	set_timer(timer, when);
-	return timer;
-}
-
-/* The main thread's slot, and what a second thread, which never polls, saw there last while the first slept. */
-static struct coop_slot *watched;
-static atomic_bool is_watching, has_begun;
-static struct coop_request asleep;
-
-static void *watch(void *data)
-{
-	has_begun = true;
-	for (; is_watching; usleep(500))
-		if (__atomic_load_n(&watched->request.state, __ATOMIC_ACQUIRE) == COOP_STATE_SLEEPS)
-			asleep = watched->request;
-	return data;
-}
-
-/* What the slot says while the thread waits; all zeros where the watching thread has not run meanwhile. */
-static struct coop_request seen_while(const struct way *way, const struct waiting *waiting, int timeout_ms, int result)
-{
-	pthread_t watcher;
-
-	memset(&asleep, 0, sizeof(asleep));
-	is_watching = true;
-	has_begun = false;
-	CHECK_EQ(pthread_create(&watcher, NULL, watch, NULL), 0);
-	while (!has_begun)
-		usleep(100);
-	CHECK_EQ(way->wait(waiting, timeout_ms), result);
-	is_watching = false;
-	pthread_join(watcher, NULL);
-	CHECK_EQ(watched->request.state, COOP_STATE_RUNS);
-	return asleep;
-}
-
-/* Nothing was seen: try again. On a busy machine the thread that watches may come too late, but not so often. */
-static bool has_seen_nothing(void)
-{
-	static int times;
-
-	CHECK(asleep.tid || ++times < 20);
-	return !asleep.tid;
-}
-
-/* Until this thread has a slot: its first calls ask for the page. */
-static struct server *begin_timed(void)
-{
-	struct server *server = begin();
-	const uint64_t end = coop_now() + 20 * 1000 * MS;
-
-	while (!own_slot()) {
-		CHECK(coop_now() < end);
-		CHECK_EQ(poll(NULL, 0, 5), 0);
-		shared = server_page(server);
-	}
-	watched = own_slot();
-	return server;
-}
 
 CASE(a_timeout_is_a_release,
      "In each of the seven calls the slot says 'sleeps' with the deadline of its timeout of 150 ms, not before the call's begin and 150 ms, nor"

@@ -29,14 +29,22 @@
 #endif
 
 static int early_result = -1;
+static ssize_t early_bytes = -1;
 
-/* Before any constructor, the preload's too. */
-static void poll_early(void)
+/* Before any constructor, the preload's too. The read comes first: it may be an allocator's, which nothing that it needs may wait for. */
+static void call_early(void)
 {
+	uint64_t times;
+	const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	const struct itimerspec setting = { .it_value.tv_nsec = 1000000 };
+
+	if (!timerfd_settime(timer, 0, &setting, NULL))
+		early_bytes = read(timer, &times, sizeof(times));
+	close(timer);
 	early_result = poll(NULL, 0, 1);
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const early)(void) = poll_early;
+__attribute__((section(".preinit_array"), used)) static void (*const early)(void) = call_early;
 
 /* So that the thread has its page, where there is one to have. */
 static void settle_in(void)
@@ -45,8 +53,10 @@ static void settle_in(void)
 		CHECK_EQ(poll(NULL, 0, 10), 0);
 }
 
-CASE(a_call_before_main_works, "A poll() before the constructors of all libraries returns 0 after its timeout, and so do later ones.")
+CASE(a_call_before_main_works,
+     "Before the constructors of all libraries a read() of a timerfd returns its 8 bytes, and a poll() 0 after its timeout; and so do later ones.")
 {
+	CHECK_EQ(early_bytes, 8);
 	CHECK_EQ(early_result, 0);
 	settle_in();
 }
@@ -253,6 +263,70 @@ CASE(conditions_and_sleeps_are_kept,
 	CHECK_EQ(errno, 4711);
 }
 
+static int timer_in_ms(int ms, int flags)
+{
+	const struct itimerspec setting = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L } };
+	const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | flags);
+
+	CHECK(timer >= 0);
+	CHECK_EQ(timerfd_settime(timer, 0, &setting, NULL), 0);
+	return timer;
+}
+
+CASE(a_timer_is_read_as_ever,
+     "A read() of a timerfd of 40 ms gives 8 bytes and 1, not before that, and leaves errno, and so where a handler with SA_RESTART comes after 20 ms"
+     " and polls; without that it gives EINTR. It is EINVAL where 8 bytes have no room, EAGAIN where it does not block, EBADF where it is closed; a"
+     " child reads its parent's timer; where its number is a pipe's by then what was written is read.")
+{
+	const struct itimerval soon = { .it_value.tv_usec = 20000 };
+	const struct sigaction no_restart = { .sa_handler = count_signal };
+	int timer, ends[2], status;
+	char text[8];
+
+	settle_in();
+	handle(SIGALRM, poll_in_handler);
+	for (int way = 0; way < 3; way++) {
+		const uint64_t begin = coop_now();
+		uint64_t times = 0;
+
+		timer = timer_in_ms(40, 0);
+		if (way == 2)
+			CHECK_EQ(sigaction(SIGALRM, &no_restart, NULL), 0);
+		CHECK_EQ(setitimer(ITIMER_REAL, way ? &soon : &(struct itimerval){ 0 }, NULL), 0);
+		errno = 4711;
+		const ssize_t bytes = read(timer, &times, sizeof(times));
+
+		/* On a busy machine both may have come by the time it is asked for. */
+		if (way == 2 && bytes < 0) {
+			CHECK_EQ(errno, EINTR);
+		} else {
+			CHECK_EQ(bytes, 8);
+			CHECK_EQ(times, 1);
+			CHECK_EQ(errno, 4711);
+			CHECK(coop_now() >= begin + 40 * MS);
+		}
+		FAILS_WITH(EINVAL, read(timer, text, 7));
+		close(timer);
+		FAILS_WITH(EBADF, read(timer, text, 8));
+	}
+	timer = timer_in_ms(3600 * 1000, TFD_NONBLOCK);
+	FAILS_WITH(EAGAIN, read(timer, text, 8));
+	close(timer);
+	timer = timer_in_ms(20, 0);
+	const pid_t child = fork();
+
+	if (child == 0)
+		_exit(read(timer, text, 8) != 8);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(dup2(ends[0], timer), timer);
+	CHECK_EQ(write(ends[1], "limelight", 9), 9);
+	CHECK_EQ(read(timer, text, 8), 8);
+	CHECK(!memcmp(text, "limeligh", 8));
+	CHECK_EQ(read(timer, text, 8), 1);
+}
+
 CASE(a_handler_may_poll,
      "A handler that polls, every 2 ms for a second, in the middle of malloc(), of other polls and of forks, deadlocks with none of them: 100"
      " rounds end (they take some ms each; the case is killed after 120 s).")
@@ -313,14 +387,19 @@ static void note_cleanup(void *data)
 static void *sleep_until_cancelled(void *data)
 {
 	struct epoll_event event;
-	const int set = epoll_create1(EPOLL_CLOEXEC);
+	const int set = epoll_create1(EPOLL_CLOEXEC), timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	const struct itimerspec often = { .it_value.tv_nsec = 1, .it_interval.tv_nsec = 1000000 };
+	uint64_t times;
 
+	CHECK_EQ(timerfd_settime(timer, 0, &often, NULL), 0);
 	pthread_cleanup_push(note_cleanup, data);
 	for (int way = 0;; way++) {
-		if (way % 3 == 0)
+		if (way % 4 == 0)
 			(void)poll(NULL, 0, 1);
-		else if (way % 3 == 1)
+		else if (way % 4 == 1)
 			(void)select(0, NULL, NULL, NULL, &(struct timeval){ .tv_usec = 1000 });
+		else if (way % 4 == 2)
+			(void)read(timer, &times, sizeof(times));
 		else
 			(void)epoll_wait(set, &event, 1, 1);
 	}
@@ -329,8 +408,8 @@ static void *sleep_until_cancelled(void *data)
 }
 
 CASE(threads_are_cancelled_in_a_sleep,
-     "100 threads that poll in turn in three ways are cancelled after up to 5 ms: each ends as cancelled, and its cleanup has run; then a fork()"
-     " finds no lock taken, and its child polls.")
+     "100 threads that poll in turn in three ways and read a timer are cancelled after up to 5 ms: each ends as cancelled, and its cleanup has run;"
+     " then a fork() finds no lock taken, and its child polls.")
 {
 	if (IS_SANITIZED)
 		skip("the address sanitizer takes a cancelled thread's way out for an overflow");
