@@ -62,6 +62,21 @@ def test_an_installed_library_is_found_by_pkg_config(tmp_path: Path) -> None:
     assert pages == {path.name for path in (COOP / "man").iterdir()}
 
 
+def test_uninstalled_it_leaves_no_file_of_its_own(tmp_path: Path) -> None:
+    """make uninstall removes every file and link that make install brought, into folders of any name, and somebody else's stays; again it changes nothing."""
+    folder = tmp_path / "a folder"
+    where = [f"DESTDIR={folder}", "PREFIX=/usr", "LIBDIR=lib/here"]
+    run("make", "-s", "-C", COOP, "uninstall", *where)
+    run("make", "-s", "-C", COOP, "install-built", *where)
+    brought = [path for path in folder.rglob("*") if not path.is_dir()]
+    assert {"coop-run", "libcoop.so", "libcoop.so.0", "libcoop.a", "libcoop-preload.so", "coop.pc", "coop.h", "coop.7"} <= {path.name for path in brought}
+    others = folder / "usr/lib/here/libother.so"
+    others.touch()
+    for _ in range(2):
+        run("make", "-s", "-C", COOP, "uninstall", *where)
+        assert [path for path in folder.rglob("*") if not path.is_dir()] == [others]
+
+
 def test_every_function_has_a_man_page() -> None:
     """One page for each public function, coop(7) and coop-run(1); what the header says a function can fail with, its page says too."""
     assert {path.name for path in (COOP / "man").iterdir()} == {f"{name}.3" for name in FUNCTIONS} | {"coop.7", "coop-run.1"}
