@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from vmlab.assets import coop_run
 from vmlab.machine import Machine, Options, Result
 
 SCRIPTS = Path(__file__).resolve().parent / "guest"
@@ -89,6 +90,13 @@ class Guest:
         waited = self.run(f"until [ $(cat {STATE}) = enabled ]; do kill -0 {pid} || exit 1; sleep 0.05; done", timeout_s=LOAD_S)
         assert waited.status == 0, f"limelight did not take charge:\n{self.log()}"
         return pid
+
+    def install_coop_run(self) -> None:
+        """Has coop-run where programs are looked for, and a folder in which everybody may write, /run/test."""
+        programs = coop_run(Path(__file__).resolve().parents[1])
+        for path in programs:
+            self.machine.put(path)
+        self.check(f"install -m 755 {' '.join(f'/root/in/{path.name}' for path in programs)} /usr/local/bin; mkdir -p -m 1777 /run/test")
 
     def log(self) -> str:
         """What the daemon has said so far."""

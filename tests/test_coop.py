@@ -3,12 +3,10 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on, rare
-from vmlab.assets import coop_run
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
@@ -406,10 +404,7 @@ def test_a_release_does_not_beat_who_serves_the_person(guest: Guest) -> None:
 def _start_due_client(guest: Guest) -> int:
     """A client with a timer each 20 ms, under coop-run; returns its process id."""
     guest.start_limelight()
-    programs = coop_run(Path(__file__).resolve().parents[1])
-    for path in programs:
-        guest.machine.put(path)
-    guest.check(f"install -m 755 {' '.join(f'/root/in/{path.name}' for path in programs)} /usr/local/bin; mkdir -p -m 1777 /run/test")
+    guest.install_coop_run()
     animated = "--work-us 100 --period-us 20000 --period-work-us 100 --draw-px 200"
     return guest.background(f"coop-run xclient --title due --geometry 300x200+0+0 {animated} --out /run/test/due.json", user="person")
 

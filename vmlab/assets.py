@@ -47,7 +47,8 @@ def _film(name: str, cache: Path, say: Callable[[str], None]) -> Path:
 
 
 def _player_films(root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
-    """Films for the player of examples/player, in the size for a slow machine."""
+    """Films for the player of examples/player, in the size for a slow machine. Who asks for them needs the player, too."""
+    player.build()
     recipe = root / "examples" / "player" / "make-films"
     kept = cache / "assets" / hashlib.sha256(recipe.read_bytes() + str(PLAYER_FILM_S).encode()).hexdigest()[:16]
     if not kept.exists():
