@@ -7,7 +7,7 @@
  * when their release has come, descriptors, and best-effort events, which run in order of importance while no timer is
  * due. Between them the thread tells the scheduler when its next timer is due, learns when somebody else's is, and yields in
  * time. In exchange it runs when it asked to, at 100 % load too, where limelight is there. Without limelight the same
- * program runs correctly; coop_promise() says which of the two it has.
+ * program runs correctly; coop_promise() says which of the two it has, and coop_promise_error() why.
  *
  * Conventions
  *  - Times are nanoseconds of CLOCK_MONOTONIC (coop_now()).
@@ -209,6 +209,19 @@ COOP_PUBLIC uint64_t coop_sleep_end(void);
 
 /* What the last call of the scheduler by this thread got. */
 COOP_PUBLIC enum coop_promise coop_promise(void);
+
+/*
+ * Why that is COOP_PROMISE_NONE; 0 where it is not. Whatever it is, a later call may find it gone: limelight is asked again, each second where
+ * it did not answer, after a minute where it refused.
+ * -EINPROGRESS: it is too early to tell: this thread has not called yet, or limelight has not answered yet; -ENOTCONN: limelight is not here;
+ * -EPROTONOSUPPORT: it is of a version that does not go with this library; -EDQUOT: this user has as many cooperative processes as each may;
+ * -ENOSPC: all users together have as many as there can be; -EAGAIN: limelight is too busy, or has nothing left to share with this process;
+ * -EUSERS: this process has as many cooperative threads as it may; -ENODATA: this thread has its place, but no scheduler answers it: limelight
+ * has just ended, the thread is of a real-time class, which limelight does not schedule, or its user has as many cooperative threads as each may;
+ * -ECONNRESET: it hung up, or has just ended; -ETIMEDOUT: it did not answer; -EPROTO: what it answered made no sense; -ENOMEM; -EMFILE, -ENFILE: no
+ * descriptor left; or what else socket(2) and connect(2) fail with.
+ */
+COOP_PUBLIC int coop_promise_error(void);
 
 #ifdef __cplusplus
 }

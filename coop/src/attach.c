@@ -40,6 +40,7 @@
 
 _Atomic(u64) attach_next_ns;
 _Atomic(struct page *) attach_page;
+_Atomic(int) attach_error;
 
 /* All under the lock. A thread that finds it taken goes on without: another one is looking. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,11 +80,13 @@ static void forget_page(void)
 		attach_release(page);
 }
 
-static void hang_up(u64 next_ns)
+/* @reason, a negative errno, is why there is no page from now on. */
+static void hang_up(u64 next_ns, int reason)
 {
 	if (is_connection_ours())
 		close(connection);
 	connection = -1;
+	atomic_store(&attach_error, reason);
 	forget_page();
 	atomic_store(&attach_next_ns, next_ns);
 }
@@ -127,27 +130,45 @@ static int open_socket(void)
 	return moved;
 }
 
+/* Of what socket(), connect() and send() failed with: that nobody listens has one number, though there are several ways. */
+static int reason_not_asked(int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ECONNREFUSED:
+		return -ENOTCONN;
+	case EPIPE:
+		return -ECONNRESET;
+	default:
+		return -error;
+	}
+}
+
 static void ask(u64 now_ns)
 {
 	const struct coop_hello hello = { .magic = COOP_ABI_MAGIC, .version = COOP_ABI_VERSION };
 	struct sockaddr_un address;
 
 	if (!find_daemon(&address)) {
-		hang_up(COOP_NEVER);
+		hang_up(COOP_NEVER, -ENOTCONN);
 		return;
 	}
 	connection = open_socket();
 	/* Not blocking: a full queue of a daemon that hangs is as good as no daemon. */
 	if (connection < 0 || fstat(connection, &identity) || connect(connection, (struct sockaddr *)&address, sizeof(address)) ||
 	    send(connection, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello)) {
-		hang_up(now_ns + RETRY_NS);
+		hang_up(now_ns + RETRY_NS, reason_not_asked(errno));
 		return;
 	}
 	asked_ns = now_ns;
+	atomic_store(&attach_error, 0);
 	atomic_store(&attach_next_ns, now_ns);
 }
 
-/* The one descriptor that came along; -1 where there is none, or more (which are closed). */
+/*
+ * The one descriptor that came along; -EPROTO where there is none, or more (which are closed), -EMFILE where the process had no number left
+ * for it: the kernel cuts it off then, though there is room for two.
+ */
 static int take_descriptor(struct msghdr *message)
 {
 	int taken = -1;
@@ -162,9 +183,11 @@ static int take_descriptor(struct msghdr *message)
 			memcpy(&taken, CMSG_DATA(part) + at, sizeof(taken));
 		}
 	}
-	if (taken >= 0 && (count != 1 || message->msg_flags & MSG_CTRUNC)) {
+	if (taken < 0)
+		return message->msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
+	if (count != 1 || message->msg_flags & MSG_CTRUNC) {
 		close(taken);
-		taken = -1;
+		return -EPROTO;
 	}
 	return taken;
 }
@@ -188,37 +211,53 @@ static bool is_page(const struct coop_header *header, u32 slots)
 	       header->slots == slots;
 }
 
-static struct page *map_page(int fd, u32 slots)
+/* 0; -ENOMEM; -EPROTO: it is no page. */
+static int map_page(int fd, u32 slots, struct page **mapped)
 {
 	const size_t bytes = ((size_t)slots + 1) * COOP_CELL_BYTES;
 	struct page *page;
 	void *cells;
+	int error;
 
 	if (!is_safe_to_map(fd, bytes))
-		return NULL;
+		return -EPROTO;
 	cells = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (cells == MAP_FAILED)
-		return NULL;
+		return errno == ENOMEM ? -ENOMEM : -EPROTO;
 	/* Not malloc(): this may be a signal handler's poll(2), in the middle of the program's own malloc(). */
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	/* A child that wrote into its parent's slots would speak for the parent. */
-	if (page == MAP_FAILED || madvise(cells, bytes, MADV_DONTFORK) || !is_page(cells, slots)) {
+	if (page == MAP_FAILED || madvise(cells, bytes, MADV_DONTFORK))
+		error = -ENOMEM;
+	else
+		error = is_page(cells, slots) ? 0 : -EPROTO;
+	if (error) {
 		if (page != MAP_FAILED)
 			munmap(page, sizeof(*page));
 		munmap(cells, bytes);
-		return NULL;
+		return error;
 	}
 	page->cells = cells;
 	page->bytes = bytes;
 	page->slots = slots;
 	atomic_init(&page->holders, 1);
-	return page;
+	*mapped = page;
+	return 0;
 }
 
-static bool is_welcome(const struct coop_welcome *welcome, ssize_t got)
+/* 0: it is a welcome; or why there is no page: in the daemon's words, where they make sense. */
+static int read_welcome(const struct coop_welcome *welcome, ssize_t got, int flags)
 {
-	return got == (ssize_t)sizeof(*welcome) && welcome->magic == COOP_ABI_MAGIC && welcome->version == COOP_ABI_VERSION &&
-	       welcome->error == 0 && welcome->slots >= 1 && welcome->slots <= COOP_MAX_SLOTS;
+	if (got != (ssize_t)sizeof(*welcome) || welcome->magic != COOP_ABI_MAGIC)
+		return -EPROTO;
+	/* Another version's may be longer; it begins alike. */
+	if (welcome->version != COOP_ABI_VERSION)
+		return -EPROTONOSUPPORT;
+	if (welcome->error >= -MAX_ERRNO && welcome->error < 0)
+		return welcome->error;
+	if (welcome->error || flags & MSG_TRUNC || welcome->slots < 1 || welcome->slots > COOP_MAX_SLOTS)
+		return -EPROTO;
+	return 0;
 }
 
 /* Takes the daemon's answer if it is there. */
@@ -235,23 +274,26 @@ static void listen_for_page(u64 now_ns)
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes),
 	};
 	const ssize_t got = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct page *page = NULL;
+	const bool is_not_there = got < 0 && (errno == EAGAIN || errno == EINTR);
+	struct page *page;
+	int error;
 
-	if (got < 0 && (errno == EAGAIN || errno == EINTR) && now_ns - asked_ns < ANSWER_WITHIN_NS) {
+	if (is_not_there && now_ns - asked_ns < ANSWER_WITHIN_NS) {
 		atomic_store(&attach_next_ns, now_ns + LOOK_NS);
 		return;
 	}
 	if (got <= 0) {
-		hang_up(now_ns + RETRY_NS);
+		hang_up(now_ns + RETRY_NS, is_not_there ? -ETIMEDOUT : -ECONNRESET);
 		return;
 	}
 	const int fd = take_descriptor(&message);
-	if (fd >= 0 && is_welcome(&welcome, got) && !(message.msg_flags & MSG_TRUNC))
-		page = map_page(fd, welcome.slots);
+	error = read_welcome(&welcome, got, message.msg_flags);
+	if (!error)
+		error = fd < 0 ? fd : map_page(fd, welcome.slots, &page);
 	if (fd >= 0)
 		close(fd);
-	if (!page) {
-		hang_up(now_ns + REFUSED_RETRY_NS);
+	if (error) {
+		hang_up(now_ns + REFUSED_RETRY_NS, error);
 		return;
 	}
 	atomic_store(&attach_page, page);
@@ -268,7 +310,7 @@ static void look_whether_alive(u64 now_ns)
 	const ssize_t got = recv(connection, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK);
 
 	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-		hang_up(now_ns);
+		hang_up(now_ns, -ECONNRESET);
 	else
 		atomic_store(&attach_next_ns, now_ns + ALIVE_NS);
 }
@@ -278,7 +320,7 @@ static void step(u64 now_ns)
 	if (now_ns < atomic_load(&attach_next_ns))
 		return;
 	if (connection >= 0 && !is_connection_ours())
-		hang_up(now_ns);
+		hang_up(now_ns, -ECONNRESET);
 	if (connection < 0)
 		ask(now_ns);
 	else if (!atomic_load(&attach_page))
@@ -343,13 +385,13 @@ static int hear_answer(u64 number, u64 end_ns, struct coop_reply *reply)
 			continue;
 		/* Other threads of the program may have closed what they found meanwhile, and what stands there now is theirs to read. */
 		if (!is_connection_ours()) {
-			hang_up(coop_now());
+			hang_up(coop_now(), -ECONNRESET);
 			return -ECONNRESET;
 		}
 		const ssize_t got = recv(connection, reply, sizeof(*reply), MSG_DONTWAIT | MSG_TRUNC);
 
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-			hang_up(coop_now());
+			hang_up(coop_now(), -ECONNRESET);
 			return -ECONNRESET;
 		}
 		if (got == (ssize_t)sizeof(*reply) && reply->magic == COOP_ABI_MAGIC && reply->version == COOP_ABI_VERSION && reply->number == number)
@@ -363,7 +405,7 @@ static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply
 	static u64 number;
 
 	if (connection >= 0 && !is_connection_ours())
-		hang_up(coop_now());
+		hang_up(coop_now(), -ECONNRESET);
 	/* One that has ended since the last look is no answer to this. */
 	if (atomic_load(&attach_page))
 		look_whether_alive(coop_now());
@@ -375,7 +417,7 @@ static int ask_daemon(struct coop_ask *ask, u64 end_ns, struct coop_reply *reply
 		return -ETIMEDOUT;
 	ask->number = ++number;
 	if (send(connection, ask, sizeof(*ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*ask)) {
-		hang_up(coop_now());
+		hang_up(coop_now(), -ECONNRESET);
 		return -ECONNRESET;
 	}
 	return hear_answer(ask->number, end_ns, reply);
@@ -439,6 +481,7 @@ void attach_in_child(void)
 	connection = -1;
 	if (page)
 		munmap(page, sizeof(*page));
+	atomic_store(&attach_error, 0);
 	atomic_store(&attach_next_ns, 0);
 	pthread_mutex_unlock(&lock);
 }

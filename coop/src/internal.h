@@ -36,6 +36,8 @@ struct page {
 extern _Atomic(u64) attach_next_ns;
 /* The current page; only to be compared. attach_hold() is how to use it. */
 extern _Atomic(struct page *) attach_page;
+/* Why there is none, as coop_promise_error() has it; 0: there is one, or there is no answer yet. */
+extern _Atomic(int) attach_error;
 
 /* One step of getting or losing the page; never waits. */
 void attach_step(u64 now_ns);

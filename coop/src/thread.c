@@ -223,6 +223,8 @@ static void introduce(struct thread *self)
 	/* Higher than what an earlier holder of the slot may have been answered. */
 	if (request->call > self->call)
 		self->call = request->call;
+	/* What went unanswered without this slot says nothing of it. */
+	self->missed = 0;
 	request->state = COOP_STATE_RUNS;
 	sched_yield();
 }
@@ -408,4 +410,20 @@ enum coop_promise coop_promise(void)
 	const struct thread *self = thread_known();
 
 	return self ? self->promise : COOP_PROMISE_NONE;
+}
+
+int coop_promise_error(void)
+{
+	const struct thread *self = thread_known();
+	int error;
+
+	if (self && self->promise != COOP_PROMISE_NONE)
+		return 0;
+	if (self && self->page && self->page == atomic_load(&attach_page)) {
+		if (!self->slot)
+			return -EUSERS;
+		return self->missed >= PROOF ? -ENODATA : -EINPROGRESS;
+	}
+	error = atomic_load(&attach_error);
+	return error ? error : -EINPROGRESS;
 }

@@ -26,7 +26,7 @@ def run(*command: str | Path, **extra: str) -> str:
 
 
 #: What came after version 0.1, so that a program that needs it does not start with a library without it.
-LATER = {f"coop_{what}_group": "LIBCOOP_0.2" for what in ("join", "leave", "share", "unshare")}
+LATER = {f"coop_{what}_group": "LIBCOOP_0.2" for what in ("join", "leave", "share", "unshare")} | {"coop_promise_error": "LIBCOOP_0.3"}
 
 
 def test_only_the_header_is_exported() -> None:

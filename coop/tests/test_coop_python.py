@@ -54,7 +54,7 @@ def test_layouts_are_the_compilers(coop: ModuleType, tmp_path: Path) -> None:
 
 def test_callbacks_say_what_is_next(coop: ModuleType) -> None:
     """Three ticks 5 ms apart, none early, and five pieces of best-effort work by user virtual time; a cancelled event does not run, nor a second
-    time where its own callback cancels it."""
+    time where its own callback cancels it. There is no promise, for limelight is not here."""
     seen: list[int] = []
     with coop.Coop() as scheduler:
         start = coop.now_ns()
@@ -85,6 +85,7 @@ def test_callbacks_say_what_is_next(coop: ModuleType) -> None:
     assert [number for number in seen if number >= 100] == [100, 101, 102, 103, 104]
     assert seen.count(50) == 1
     assert coop.promise() is coop.Promise.NONE
+    assert coop.promise_error().errno == errno.ENOTCONN
 
 
 def test_a_descriptor_runs_until_it_returns_nothing(coop: ModuleType) -> None:

@@ -23,8 +23,8 @@ from typing import NamedTuple, Protocol, Self
 
 from . import _abi
 
-__all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "join_group", "leave_group", "now_ns", "poll", "promise", "share_group", "sleeping",
-           "unshare_group"]
+__all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "join_group", "leave_group", "now_ns", "poll", "promise",
+           "promise_error", "share_group", "sleeping", "unshare_group"]
 
 #: As an answer: there is none. As a release: never.
 NEVER: int = _abi.COOP_NEVER
@@ -70,6 +70,17 @@ def now_ns() -> int:
 def promise() -> Promise:
     """What the last call of the scheduler by this thread got."""
     return Promise(_library.coop_promise())
+
+
+def promise_error() -> OSError | None:
+    """Why that is Promise.NONE; None where it is not. Not raised: the program runs as correctly.
+
+    Its errno is EINPROGRESS: too early to tell; ENOTCONN: limelight is not here; EPROTONOSUPPORT: it is of another version; EDQUOT, ENOSPC: this user, or all
+    together, have as many cooperative processes as may be; EUSERS: this process has as many such threads as it may; ENODATA: no scheduler answers this
+    thread; EAGAIN, ECONNRESET, ETIMEDOUT, EPROTO, ENOMEM, EMFILE, ENFILE, or what else a socket fails with: coop_promise_error(3).
+    """
+    error = -_library.coop_promise_error()
+    return OSError(error, os.strerror(error)) if error else None
 
 
 class Advice(NamedTuple):

@@ -97,6 +97,15 @@ pub fn promise() -> Promise {
     scheduler::promise()
 }
 
+/// Why that is [`Promise::None`]; none where it is not.
+///
+/// By its [`io::Error::raw_os_error`]: `EINPROGRESS`: too early to tell; `ENOTCONN`: limelight is not here; `EPROTONOSUPPORT`: it is of another
+/// version; `EDQUOT`, `ENOSPC`: this user, or all together, have as many cooperative processes as may be; `EUSERS`: this process has as many such
+/// threads as it may; `ENODATA`: no scheduler answers this thread; and others: `coop_promise_error(3)`.
+pub fn promise_error() -> Option<io::Error> {
+    scheduler::promise_error()
+}
+
 /// What the scheduler answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {

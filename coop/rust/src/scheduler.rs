@@ -18,6 +18,11 @@ pub fn promise() -> Promise {
     }
 }
 
+pub fn promise_error() -> Option<io::Error> {
+    // SAFETY: as above.
+    sys::check(unsafe { sys::coop_promise_error() }).err()
+}
+
 /// (when to yield, least user virtual time), both possibly never.
 pub fn poll(group: u32, release: u64, user_virtual_time: u64) -> io::Result<(u64, u64)> {
     let mut timer = sys::coop_event { type_: sys::COOP_TIMER, release, ..Default::default() };

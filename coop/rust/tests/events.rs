@@ -19,7 +19,8 @@ fn new_coop() -> Coop {
     Coop::new().expect("a Coop")
 }
 
-/// Callbacks say what is next: three ticks 5 ms apart, none early, and five pieces of best-effort work by user virtual time.
+/// Callbacks say what is next: three ticks 5 ms apart, none early, and five pieces of best-effort work by user virtual time. There is no promise, for
+/// limelight is not here.
 #[test]
 fn callbacks_say_what_is_next() {
     let coop = new_coop();
@@ -48,6 +49,7 @@ fn callbacks_say_what_is_next() {
     assert_eq!(pieces, [100, 101, 102, 103, 104]);
     assert_eq!(ticks, [0, 5, 10]);
     assert_eq!(coop::promise(), Promise::None);
+    assert_eq!(coop::promise_error().map(|error| error.kind()), Some(ErrorKind::NotConnected));
 }
 
 /// A dropped handle takes its event back, which frees what the closure owned; a detached one does not; one that is cancelled in its own callback

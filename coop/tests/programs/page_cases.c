@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,7 +147,7 @@ CASE(the_daemon_dies_and_another_one_comes,
 	server_stop(server);
 }
 
-static void is_refused(const char *what, const struct server_faults *faults)
+static void is_refused(const char *what, const struct server_faults *faults, int error)
 {
 	struct server *server = server_start(faults);
 	struct coop *coop = new_coop();
@@ -161,6 +162,7 @@ static void is_refused(const char *what, const struct server_faults *faults)
 		usleep(1000);
 	}
 	CHECK(!own_slot());
+	CHECK_EQ(coop_promise_error(), error);
 	CHECK_EQ(coop_submit(coop, &timer), 0);
 	CHECK_EQ(coop_run(coop), 0);
 	CHECK(coop_now() >= timer.release);
@@ -171,30 +173,34 @@ static void is_refused(const char *what, const struct server_faults *faults)
 
 /* Each in a process of its own, because one that was refused does not soon ask again. */
 CASE(what_is_wrong_is_refused,
-     "17 wrong welcomes and pages (version, error, garbage, sizes, descriptors, seals, headers): none is used, nothing of it stays open, the "
-     "program's timers run on, and the daemon is not asked again at once.")
+     "20 wrong welcomes and pages (version, errors, garbage, sizes, descriptors, seals, headers): none is used, nothing of it stays open, the "
+     "program's timers run on, the daemon is not asked again at once, and coop_promise_error() is its error, or EPROTO for what makes no sense.")
 {
 	const struct {
 		const char *what;
 		struct server_faults faults;
+		int error;
 	} wrong[] = {
-		{ "another version", { .version = COOP_ABI_VERSION + 1 } },
-		{ "an error", { .error = -EDQUOT } },
-		{ "no welcome at all", { .magic = 42 } },
-		{ "more slots than any page has", { .slots = COOP_MAX_SLOTS + 1 } },
-		{ "4,294,967,295 slots", { .slots = 0xffffffff, .page_bytes = 4096 } },
-		{ "a short message", { .message_bytes = sizeof(struct coop_welcome) - 1 } },
-		{ "a long message", { .message_bytes = sizeof(struct coop_welcome) + 1 } },
-		{ "no page", { .descriptors = -1 } },
-		{ "two pages", { .descriptors = 1 } },
-		{ "seven pages", { .descriptors = 6 } },
-		{ "a short page", { .page_bytes = 4095 } },
-		{ "a page of one byte", { .page_bytes = 1 + COOP_CELL_BYTES } },
-		{ "a page that can become short", { .is_unsealed = true } },
-		{ "a header of something else", { .header_magic = 1 } },
-		{ "a header of another version", { .header_version = 2 } },
-		{ "cells of another size", { .header_cell_bytes = 64 } },
-		{ "a header with other slots", { .header_slots = 30 } },
+		{ "another version", { .version = COOP_ABI_VERSION + 1 }, -EPROTONOSUPPORT },
+		{ "another version's error", { .version = COOP_ABI_VERSION + 1, .error = -EDQUOT }, -EPROTONOSUPPORT },
+		{ "too many of this user", { .error = -EDQUOT }, -EDQUOT },
+		{ "too many in all", { .error = -ENOSPC }, -ENOSPC },
+		{ "an error that is none", { .error = 42 }, -EPROTO },
+		{ "no welcome at all", { .magic = 42 }, -EPROTO },
+		{ "more slots than any page has", { .slots = COOP_MAX_SLOTS + 1 }, -EPROTO },
+		{ "4,294,967,295 slots", { .slots = 0xffffffff, .page_bytes = 4096 }, -EPROTO },
+		{ "a short message", { .message_bytes = sizeof(struct coop_welcome) - 1 }, -EPROTO },
+		{ "a long message", { .message_bytes = sizeof(struct coop_welcome) + 1 }, -EPROTO },
+		{ "no page", { .descriptors = -1 }, -EPROTO },
+		{ "two pages", { .descriptors = 1 }, -EPROTO },
+		{ "seven pages", { .descriptors = 6 }, -EPROTO },
+		{ "a short page", { .page_bytes = 4095 }, -EPROTO },
+		{ "a page of one byte", { .page_bytes = 1 + COOP_CELL_BYTES }, -EPROTO },
+		{ "a page that can become short", { .is_unsealed = true }, -EPROTO },
+		{ "a header of something else", { .header_magic = 1 }, -EPROTO },
+		{ "a header of another version", { .header_version = 2 }, -EPROTO },
+		{ "cells of another size", { .header_cell_bytes = 64 }, -EPROTO },
+		{ "a header with other slots", { .header_slots = 30 }, -EPROTO },
 	};
 	const int before = open_descriptors();
 
@@ -203,7 +209,7 @@ CASE(what_is_wrong_is_refused,
 		const pid_t child = fork();
 
 		if (child == 0) {
-			is_refused(wrong[i].what, &wrong[i].faults);
+			is_refused(wrong[i].what, &wrong[i].faults, wrong[i].error);
 			/* Nothing that came along stays open: only this thread's timer. */
 			CHECK_EQ(open_descriptors(), before + 1);
 			exit(0);
@@ -214,14 +220,17 @@ CASE(what_is_wrong_is_refused,
 }
 
 CASE(a_daemon_that_hangs_up_is_asked_again,
-     "A daemon that ends the connection without an answer is asked a second time, within 20 s on a busy machine.")
+     "A daemon that ends the connection without an answer is asked a second time, within 20 s on a busy machine; in between that is why there is no "
+     "promise.")
 {
 	struct server *server = server_start(&(struct server_faults){ .hangs_up = true });
 	const uint64_t end = coop_now() + 20 * 1000 * MS;
 	struct coop *coop = new_coop();
+	bool is_told = false;
 
-	while (server_asked(server) < 2) {
+	while (server_asked(server) < 2 || !is_told) {
 		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		is_told |= coop_promise_error() == -ECONNRESET;
 		CHECK(coop_now() < end);
 		usleep(20000);
 	}
@@ -231,7 +240,8 @@ CASE(a_daemon_that_hangs_up_is_asked_again,
 
 CASE(a_silent_daemon_is_not_waited_for,
      "A daemon that never answers costs coop_new() its 10 ms, and 1,000 calls and runs together less than 2 s (waiting each time would be 10 s at "
-     "least); it is asked once.")
+     "least); it is asked once. It is too early to tell, as coop_promise_error() says, until 5 s are over, which is noticed within 60 s on a busy "
+     "machine.")
 {
 	struct server *server = server_start(&(struct server_faults){ .is_silent = true });
 	uint64_t begin_ns = coop_now();
@@ -250,6 +260,12 @@ CASE(a_silent_daemon_is_not_waited_for,
 	while (server_asked(server) == 0)
 		usleep(1000);
 	CHECK_EQ(server_asked(server), 1);
+	CHECK_EQ(coop_promise_error(), -EINPROGRESS);
+	while (coop_promise_error() == -EINPROGRESS && coop_now() - begin_ns < 60 * 1000 * MS) {
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		usleep(20000);
+	}
+	CHECK_EQ(coop_promise_error(), -ETIMEDOUT);
 	CHECK_EQ(coop_free(coop), 0);
 	server_stop(server);
 }
@@ -357,5 +373,89 @@ CASE(more_threads_than_slots,
 	}
 	CHECK_EQ(server_asked(server), 1);
 	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
+CASE(why_there_is_no_promise,
+     "coop_promise_error() is 'too early' before the first call, 'limelight is not here' where nobody listens, nothing while the promise is kept or "
+     "the thread demoted, 'no scheduler answers' after an unanswered yield, and, 150 ms after the daemon's end (it is looked for every 100 ms), that "
+     "the connection ended first, and at the next call that nobody listens.")
+{
+	struct server *server = begin();
+	struct coop *coop;
+
+	/* The library has the address, and nobody is there. */
+	server_stop(server);
+	CHECK_EQ(coop_promise_error(), -EINPROGRESS);
+	coop = new_coop();
+	CHECK_EQ(coop_promise_error(), -ENOTCONN);
+	server = begin();
+	wait_until_kept(server);
+	CHECK_EQ(coop_promise_error(), 0);
+	answer_with(COOP_NEVER, COOP_NEVER, COOP_NEVER, COOP_DEMOTED_AHEAD);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_DEMOTED);
+	CHECK_EQ(coop_promise_error(), 0);
+	scheduler_is_there = false;
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	CHECK_EQ(coop_promise_error(), -ENODATA);
+	server_stop(server);
+	usleep(150000);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	CHECK_EQ(coop_promise_error(), -ECONNRESET);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	CHECK_EQ(coop_promise_error(), -ENOTCONN);
+	CHECK_EQ(coop_free(coop), 0);
+}
+
+static struct server *of_one_slot;
+
+static void *has_the_slot(void *data)
+{
+	wait_until_kept(of_one_slot);
+	pthread_barrier_wait(&all_have_called);
+	pthread_barrier_wait(&all_were_counted);
+	return data;
+}
+
+CASE(a_thread_too_many_is_told,
+     "Where another thread has the page's only slot, the reason is that there are too many threads; when that one has ended this one has its slot, "
+     "and the reason is gone, within 20 s on a busy machine.")
+{
+	pthread_t other;
+
+	of_one_slot = server_start(&(struct server_faults){ .slots = 1 });
+	scheduler_is_there = true;
+	answer_with(COOP_NEVER, COOP_NEVER, COOP_NEVER, COOP_STANDING_GOOD);
+	pthread_barrier_init(&all_have_called, NULL, 2);
+	pthread_barrier_init(&all_were_counted, NULL, 2);
+	CHECK_EQ(pthread_create(&other, NULL, has_the_slot, NULL), 0);
+	pthread_barrier_wait(&all_have_called);
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	CHECK_EQ(coop_promise_error(), -EUSERS);
+	pthread_barrier_wait(&all_were_counted);
+	pthread_join(other, NULL);
+	wait_until_kept(of_one_slot);
+	CHECK_EQ(coop_promise_error(), 0);
+	server_stop(of_one_slot);
+}
+
+CASE(no_descriptor_for_the_page_is_told,
+     "A process that has asked, and has no descriptor left when the page comes, is told that this is why there is none.")
+{
+	struct server *server = begin();
+	struct rlimit limit;
+
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+	while (server_asked(server) == 0)
+		usleep(1000);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	const struct rlimit none = { .rlim_cur = 0, .rlim_max = limit.rlim_max };
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		usleep(1000);
+	}
+	CHECK_EQ(coop_promise_error(), -EMFILE);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	server_stop(server);
 }
