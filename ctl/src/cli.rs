@@ -43,6 +43,9 @@ pub enum Command {
     /// Root sees every process, others their own.
     Status(View),
     /// Tell why a process is in its class, and for how long.
+    ///
+    /// And what it has beside that: its reservation, and, of a program with libcoop or under coop-run, how many of its threads take part, whose releases are
+    /// kept, and why others' are not.
     Explain {
         /// The process.
         pid: u32,

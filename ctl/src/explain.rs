@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `limelight explain PID`: "vim (300): HUCIN, 6 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim".
+//! `limelight explain PID`: "vim (300): HUCIN, 6 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim", and below it what the process has beside its class: a
+//! reservation, and how its cooperative threads stand.
 
 use serde_json::Value;
 
@@ -10,19 +11,19 @@ use crate::table::printable;
 pub fn text(view: &Value) -> String {
     let who = format!("{} ({})", name(view, &view["pid"]), view["pid"]);
     let explanation = &view["explanation"];
-    let reservation = match &view["reservation"] {
-        Value::Null => String::new(),
-        held => reserved(held),
+    let beside = match &view["reservation"] {
+        Value::Null => cooperation(&view["cooperative"]),
+        held => reserved(held) + &cooperation(&view["cooperative"]),
     };
     if let Some(ruled) = ruled(view) {
-        return format!("{who}: {ruled}\n{reservation}");
+        return format!("{who}: {ruled}\n{beside}");
     }
     if let Some(login) = login(view) {
-        return format!("{who}: {login}\n{reservation}");
+        return format!("{who}: {login}\n{beside}");
     }
     if explanation.is_null() {
         return format!(
-            "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n{reservation}"
+            "{who}: OTHER: it neither received input nor showed anything lately, nor did anybody it works for\n{beside}"
         );
     }
     let class = explanation["class"].as_str().unwrap_or("OTHER");
@@ -40,7 +41,7 @@ pub fn text(view: &Value) -> String {
         text.push_str(&format!(": {path}"));
     }
     text.push('\n');
-    text + &reservation
+    text + &beside
 }
 
 /// Of what no rating rules: when it runs.
@@ -87,6 +88,47 @@ fn reserved(held: &Value) -> String {
     text
 }
 
+/// How the threads of a cooperative process stand.
+fn cooperation(view: &Value) -> String {
+    if view.is_null() {
+        return String::new();
+    }
+    let number = |field: &str| view[field].as_u64().unwrap_or(0);
+    let parts = |parts: &[(&str, &str)]| -> Vec<String> {
+        let there = parts.iter().filter(|(field, _)| number(field) > 0);
+        there.map(|(field, words)| format!("{} {words}", number(field))).collect()
+    };
+    let mut text = match number("registered") {
+        0 => "  cooperative (libcoop), and none of its threads takes part now".to_owned(),
+        1 => "  cooperative (libcoop) with 1 thread".to_owned(),
+        threads => format!("  cooperative (libcoop) with {threads} threads"),
+    };
+    let standings = parts(&[
+        ("good", "in good standing"),
+        ("demoted", "demoted until the next call"),
+        ("not_called", "yet to call"),
+    ]);
+    if !standings.is_empty() {
+        text.push_str(&format!(": {}", standings.join(", ")));
+    }
+    let reasons = parts(&[
+        ("overran", "ran on after the slice"),
+        ("slept", "slept other than by libcoop"),
+        ("ahead", "ahead of the share"),
+    ]);
+    if !reasons.is_empty() {
+        text.push_str(&format!("\n  demoted: {}", reasons.join(", ")));
+    }
+    let beyond = parts(&[
+        ("ungrouped", "alone, though a group is named: the user has as many groups as each may"),
+        ("not_believed", "with a place and not believed: of a real-time class, or more than each user may have"),
+    ]);
+    for line in beyond {
+        text.push_str(&format!("\n  threads: {line}"));
+    }
+    text + "\n"
+}
+
 /// From the device to the process. Output flows the other way, and so do the arrows.
 fn path(view: &Value, to_the_screen: bool) -> String {
     let arrow = if to_the_screen { " <- " } else { " -> " };
@@ -122,7 +164,7 @@ fn name(view: &Value, pid: &Value) -> String {
 mod tests {
     use super::*;
     use limelight_abi::sched::{LL_RESERVATION_ADMITTED, LL_RESERVATION_REVOKED, LL_SPEC_REVOCABLE, ll_reservation};
-    use limelight_daemon::view::{ExplainView, ReservationStatus};
+    use limelight_daemon::view::{CooperativeProcess, ExplainView, ReservationStatus};
     use limelight_policy::{Edge, Event, GivenKind, HubRole, State, step};
     use std::collections::BTreeMap;
 
@@ -144,6 +186,7 @@ mod tests {
             login_left_ms: None,
             names,
             reservation: None,
+            cooperative: None,
         };
         change(&mut view);
         serde_json::to_value(view).unwrap()
@@ -273,6 +316,52 @@ mod tests {
         let why = "taken back 12 s ago: those of CPU 1 took 96.2 % of it, of which they may have 90.0 %, and of those that may be taken \
                    back it used up most, 41.0 %;";
         assert!(revoked.contains(why), "{revoked}");
+    }
+
+    /// Of a cooperative process it is told, beside its class, how its threads stand, and why those that are demoted are; of others nothing is.
+    #[test]
+    fn cooperation_is_told_beside_the_class() {
+        let of = |pid, standing: CooperativeProcess| {
+            text(&json_of(&figure_5(), pid, |view| view.cooperative = Some(standing.clone())))
+        };
+        let one = CooperativeProcess { registered: 1, good: 1, ..CooperativeProcess::default() };
+        let kept = of(100, one.clone());
+        assert!(kept.ends_with(" -> Xorg\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"), "{kept}");
+        assert!(of(999, one.clone()).contains("\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"));
+        let several = CooperativeProcess {
+            registered: 6,
+            good: 2,
+            demoted: 3,
+            overran: 2,
+            slept: 1,
+            ahead: 1,
+            not_called: 1,
+            ungrouped: Some(0),
+            not_believed: Some(0),
+        };
+        let demoted = of(100, several.clone());
+        let expected = "\n  cooperative (libcoop) with 6 threads: 2 in good standing, 3 demoted until the next call, 1 yet to call\n  \
+                        demoted: 2 ran on after the slice, 1 slept other than by libcoop, 1 ahead of the share\n";
+        assert!(demoted.ends_with(expected), "{demoted}");
+        let beyond = of(100, CooperativeProcess { ungrouped: Some(2), not_believed: Some(9), ..one });
+        let expected = "1 in good standing\n  threads: 2 alone, though a group is named: the user has as many groups as each may\n  \
+                        threads: 9 with a place and not believed: of a real-time class, or more than each user may have\n";
+        assert!(beyond.ends_with(expected), "{beyond}");
+        let none = of(100, CooperativeProcess::default());
+        assert!(none.ends_with("\n  cooperative (libcoop), and none of its threads takes part now\n"), "{none}");
+        assert!(!text(&view(&figure_5(), 100)).contains("cooperative"));
+    }
+
+    /// Whatever is known of a cooperative process is told: each number changes the text.
+    #[test]
+    fn nothing_of_a_standing_is_left_out() {
+        let said = |standing: &Value| cooperation(standing);
+        let nothing = serde_json::to_value(CooperativeProcess::default()).unwrap();
+        for field in nothing.as_object().unwrap().keys() {
+            let mut some = nothing.clone();
+            some[field] = 7.into();
+            assert!(said(&some).contains('7'), "{field} is not told: {}", said(&some));
+        }
     }
 
     /// A process nothing is known of is of class OTHER, in words.

@@ -17,7 +17,10 @@ use limelight_policy::{ProcessId, Rating, State, Step, Why};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::procfs;
-use crate::view::{ExplainView, ProcessStatus, ReservationStatus, Reservations, Response, Status, wait_percentile_ms};
+use crate::view::{
+    CooperativeProcess, ExplainView, ProcessStatus, ReservationStatus, Reservations, Response, Status,
+    wait_percentile_ms,
+};
 use crate::worker::Worker;
 
 /// Questions that wait for their answer beside the one that has its; each holds a copy of the state (some MB).
@@ -32,6 +35,9 @@ const BUSY: &str = "the daemon has several questions to answer before this one; 
 
 /// Reads what a process got.
 pub type StatsReader = Box<dyn Fn(u32) -> Option<ll_proc_stats> + Send>;
+
+/// Reads how a process's threads stand, if it is a cooperative one.
+pub type StandingReader = Box<dyn Fn(u32) -> Option<CooperativeProcess> + Send>;
 
 /// Rated processes at one moment.
 pub struct Snapshot {
@@ -68,6 +74,8 @@ pub struct Held {
     pub reservation: Option<ReservationStatus>,
     /// Of a login, or a child of one: for how much CPU it is of class HUCOUT still.
     pub login_left_ns: Option<u64>,
+    /// Its cooperation: to be read when its owner is known to ask, for it takes long where there are many threads.
+    pub standing: Option<StandingReader>,
 }
 
 struct Job {
@@ -218,7 +226,7 @@ fn explain(state: &State, pid: u32, viewer: u32, held: Held) -> Result<ExplainVi
     let on_path =
         explanation.iter().flat_map(|explanation| &explanation.path).flat_map(|step| [Some(step.pid), server(step)]);
     let names = on_path.flatten().filter_map(|pid| Some((pid, procfs::name(pid)?))).collect();
-    let Held { reservation, login_left_ns } = held;
+    let Held { reservation, login_left_ns, standing } = held;
     let kernel_thread = procfs::kernel_thread(pid);
     Ok(ExplainView {
         pid,
@@ -230,6 +238,7 @@ fn explain(state: &State, pid: u32, viewer: u32, held: Held) -> Result<ExplainVi
         login_left_ms: login_left_ns.map(|ns| ns.div_ceil(1_000_000)),
         names,
         reservation,
+        cooperative: standing.and_then(|standing| standing(pid)),
     })
 }
 
@@ -243,6 +252,8 @@ fn server(step: &Step) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -280,5 +291,25 @@ mod tests {
         let state = State::new(limelight_policy::Settings::default()).unwrap();
         assert!(explain(&state, own, uid, Held::default()).is_ok());
         assert!(explain(&state, own, uid + 1, Held::default()).unwrap_err().contains("another user's"));
+    }
+
+    /// How a process's threads stand is read for who may see it, and for nobody else.
+    #[test]
+    fn a_standing_is_told_to_who_may_see_the_process() {
+        let own = std::process::id();
+        let uid = procfs::uid(own).unwrap();
+        let state = State::new(limelight_policy::Settings::default()).unwrap();
+        let two = CooperativeProcess { registered: 2, ..CooperativeProcess::default() };
+        let (told, asked) = (two.clone(), Arc::new(AtomicU32::new(0)));
+        let counted = Arc::clone(&asked);
+        let read = move |pid| {
+            counted.store(pid, Ordering::Relaxed);
+            Some(told.clone())
+        };
+        let held = |read| Held { standing: Some(read), ..Held::default() };
+        assert!(explain(&state, own, uid + 1, held(Box::new(read.clone()))).is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        let view = explain(&state, own, uid, held(Box::new(read))).unwrap();
+        assert_eq!((view.cooperative, asked.load(Ordering::Relaxed)), (Some(two), own));
     }
 }

@@ -10,7 +10,8 @@ use limelight_abi::sched::{
 };
 use limelight_sched::{EdgeCount, Refusal, Scheduler};
 
-use crate::answers::StatsReader;
+use crate::answers::{StandingReader, StatsReader};
+use crate::standing;
 
 /// The scheduler in the kernel. Errors and units are those of [`Scheduler`].
 pub trait Kernel {
@@ -51,6 +52,11 @@ pub trait Kernel {
     /// # Errors
     /// The map cannot be shared.
     fn stats_reader(&self) -> Result<StatsReader>;
+    /// See [`Scheduler::standings`].
+    ///
+    /// # Errors
+    /// As there.
+    fn standing_reader(&self) -> Result<StandingReader>;
     /// See [`Scheduler::counter`].
     fn counter(&self, stat: ll_stat_id) -> u64;
     /// See [`Scheduler::counters`].
@@ -139,6 +145,11 @@ impl Kernel for Scheduler<'_> {
 
     fn process_stats(&self, tgid: u32) -> Option<ll_proc_stats> {
         Scheduler::process_stats(self, tgid)
+    }
+
+    fn standing_reader(&self) -> Result<StandingReader> {
+        let standings = self.standings()?;
+        Ok(Box::new(move |tgid| standing::of(&standings, tgid)))
     }
 
     fn stats_reader(&self) -> Result<StatsReader> {
@@ -317,6 +328,10 @@ pub mod fake {
 
         fn process_stats(&self, _tgid: u32) -> Option<ll_proc_stats> {
             None
+        }
+
+        fn standing_reader(&self) -> Result<StandingReader> {
+            Ok(Box::new(|_| None))
         }
 
         fn stats_reader(&self) -> Result<StatsReader> {

@@ -13,6 +13,7 @@ pub mod procfs;
 mod reserve;
 mod run;
 mod search;
+mod standing;
 mod stats;
 mod told;
 pub mod view;

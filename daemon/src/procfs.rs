@@ -55,6 +55,13 @@ fn kb_in(path: &str, field: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// Its threads, the oldest first, up to `most` of them.
+#[must_use]
+pub fn threads(pid: u32, most: usize) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).take(most).collect()
+}
+
 /// Is `pid` a process, and not a thread of one? `/proc` answers for both, but ratings are for processes: to each of its
 /// threads a process could otherwise have a rating of its own and fill the table.
 #[must_use]

@@ -308,7 +308,8 @@ impl<K: Kernel> Session<'_, K> {
             Request::Status => Ok(Question::Status(Box::new(self.status()), self.core.snapshot()?)),
             Request::Explain { pid } => {
                 let reservation = self.reserve.as_ref().and_then(|reserve| reserve.of(kernel, pid));
-                let held = Held { reservation, login_left_ns: kernel.login_left_ns(pid) };
+                let standing = Some(kernel.standing_reader()?);
+                let held = Held { reservation, login_left_ns: kernel.login_left_ns(pid), standing };
                 Ok(Question::Explain(pid, Box::new(self.core.state().clone()), held))
             }
             Request::Graph if caller == 0 => Ok(Question::Graph(Box::new(self.core.state().clone()))),

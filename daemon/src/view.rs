@@ -125,6 +125,29 @@ pub struct CooperativeUser {
     pub processes: u32,
 }
 
+/// How the threads of a process that has a page of the scheduler's (libcoop) stand at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CooperativeProcess {
+    /// Threads that the scheduler takes for cooperative ones.
+    pub registered: u32,
+    /// Those of them that are in good standing: their releases are kept.
+    pub good: u32,
+    /// Those that are demoted until their next call, for one of the next three reasons or several.
+    pub demoted: u32,
+    /// They ran on after their slice.
+    pub overran: u32,
+    /// They slept other than by libcoop.
+    pub slept: u32,
+    /// They are ahead of their share.
+    pub ahead: u32,
+    /// Those that have not called since they registered.
+    pub not_called: u32,
+    /// Those that are alone though they name a group, by what the process has written into its page. None where that cannot be read.
+    pub ungrouped: Option<u32>,
+    /// Threads that have a place in the page, likewise, and are not registered.
+    pub not_believed: Option<u32>,
+}
+
 /// One rated process.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessStatus {
@@ -301,6 +324,8 @@ pub struct ExplainView {
     pub names: BTreeMap<u32, String>,
     /// The reservation it holds, which serves it before all classes while it is admitted. A rating is none.
     pub reservation: Option<ReservationStatus>,
+    /// Of a cooperative process: how it stands. None for everybody else.
+    pub cooperative: Option<CooperativeProcess>,
 }
 
 /// The latency under which `fraction` of the waits stayed, in ms: the upper end of that bucket, never above the worst.

@@ -17,6 +17,7 @@ use crate::config::Settings;
 use crate::pages::CoopPages;
 use crate::skel::types::{login_ctx, task_ctx};
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
+use crate::standings::Standings;
 
 /// CPUs the BPF program has room for (`LL_MAX_CPUS` in `main.bpf.c`).
 const MAX_CPUS: usize = 1024;
@@ -219,6 +220,21 @@ impl<'obj> Scheduler<'obj> {
         let share = |map| MapHandle::try_from(map).context("cannot share the maps of cooperative pages");
         let consents = share(&maps.coop_consents)?;
         CoopPages::new(share(&maps.coop_pages)?, share(&maps.coop_numbers)?, share(&maps.coop_owners)?, &consents)
+    }
+
+    /// How cooperative threads stand, for another thread, because of many it takes long.
+    ///
+    /// # Errors
+    /// There is no room for another file descriptor.
+    pub fn standings(&self) -> Result<Standings> {
+        let maps = &self.skel.maps;
+        let share = |map| MapHandle::try_from(map).context("cannot share the maps of cooperative threads");
+        Ok(Standings {
+            tasks: share(&maps.task_ctxs)?,
+            pages: share(&maps.coop_pages)?,
+            numbers: share(&maps.coop_numbers)?,
+            owners: share(&maps.coop_owners)?,
+        })
     }
 
     /// Does the scheduler take it that somebody serves the person? It begins to by itself with each rating that it gives.

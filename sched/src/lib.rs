@@ -7,6 +7,7 @@ mod consents;
 mod handle;
 mod pages;
 mod reserve;
+mod standings;
 
 pub use config::{Policy, Settings, bounds};
 pub use consents::Consent;
@@ -14,6 +15,7 @@ pub use handle::{EdgeCount, Exit, ProcessStats, Scheduler, check_types, has_serv
 pub use libbpf_rs::OpenObject;
 pub use pages::{CoopPage, CoopPages, try_page};
 pub use reserve::Refusal;
+pub use standings::{CoopPlace, CoopThread, Standings};
 
 #[allow(clippy::all, clippy::unwrap_used, clippy::expect_used, clippy::too_many_lines, unused_imports, missing_docs)]
 mod skel {

@@ -164,8 +164,9 @@ fn blank_page() -> Result<MapHandle> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::standings::Standings;
 
     const UID: u32 = 1000;
 
@@ -175,6 +176,11 @@ mod tests {
 
     /// Maps like the scheduler's, with room for so many pages; none where the kernel does not let this test make one.
     fn pages(room: u32) -> Option<CoopPages> {
+        Some(pages_and_standings(room)?.0)
+    }
+
+    /// And what is read from them, of tasks that the scheduler knows nothing of.
+    pub(crate) fn pages_and_standings(room: u32) -> Option<(CoopPages, Standings)> {
         let like = match blank_page() {
             Ok(page) => page,
             Err(error) => {
@@ -187,7 +193,15 @@ mod tests {
         let numbers = map(MapType::Hash, 4, room, &plain);
         let owners = map(MapType::Array, mem::size_of::<ll_page_owner>(), room, &plain);
         let consents = crate::consents::tests::map(room).unwrap();
-        Some(CoopPages::new(map(MapType::ArrayOfMaps, 4, room, &options), numbers, owners, &consents).unwrap())
+        let pages = map(MapType::ArrayOfMaps, 4, room, &options);
+        let share = |map: &MapHandle| MapHandle::from_map_id(map.info().unwrap().info.id).unwrap();
+        let standings = Standings {
+            tasks: map(MapType::Hash, 4, room, &plain),
+            pages: share(&pages),
+            numbers: share(&numbers),
+            owners: share(&owners),
+        };
+        Some((CoopPages::new(pages, numbers, owners, &consents).unwrap(), standings))
     }
 
     /// The kernel's number of the page that the scheduler would find under `tgid`: as number_of_page() of page.bpf.h.
