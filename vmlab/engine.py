@@ -18,7 +18,7 @@ from vmlab import samples
 from vmlab.errors import KernelFault, LabError
 from vmlab.experiment import Experiment, Point
 from vmlab.judge import Row
-from vmlab.machine import Options, Result
+from vmlab.machine import Options, Result, unusual_ns
 
 
 class Guest(Protocol):
@@ -52,7 +52,8 @@ class Outcome:
 
 def row_key(machine: Options, point: Point) -> tuple:
     """As `Row.key`, before there is a row."""
-    return (machine.sched, machine.policy or "", machine.cpus, machine.kernel, tuple(sorted(point.items())))
+    speed = unusual_ns(machine.cpus, machine.instruction_takes_ns)
+    return (machine.sched, machine.policy or "", machine.cpus, machine.kernel, speed, tuple(sorted(point.items())))
 
 
 @dataclass

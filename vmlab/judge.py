@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from vmlab.experiment import Expectation, Experiment, Point
-from vmlab.machine import SLOW_NS
+from vmlab.machine import SLOW_NS, unusual_ns
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Verdict:
     observation: bool
     text: str
     reason: str
+    instruction_ns: int = SLOW_NS
 
     def key(self) -> tuple:
         """The `key` of the row that is judged."""
@@ -82,7 +83,7 @@ class Verdict:
 
 
 def _key(one: Row | Verdict) -> tuple:
-    return (one.scheduler, one.policy, one.cpus, one.kernel, tuple(sorted(one.point.items())))
+    return (one.scheduler, one.policy, one.cpus, one.kernel, unusual_ns(one.cpus, one.instruction_ns), tuple(sorted(one.point.items())))
 
 
 def label(one: Row | Verdict) -> str:
@@ -112,7 +113,8 @@ def _reference(expectation: Expectation, row: Row, rows: list[Row]) -> Row | Non
 def _judge_one(expectation: Expectation, row: Row, rows: list[Row]) -> Verdict:
     def verdict(passed: bool | None, text: str) -> Verdict:
         return Verdict(
-            expectation.metric, row.scheduler, row.policy, row.cpus, row.kernel, row.point, passed, expectation.observation, text, expectation.reason
+            expectation.metric, row.scheduler, row.policy, row.cpus, row.kernel, row.point, passed, expectation.observation, text, expectation.reason,
+            row.instruction_ns,
         )
 
     value = row.metrics.get(expectation.metric)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Verdicts: that what must fail fails, and what could not be judged never passes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from vmlab.experiment import Column, Expectation, Experiment
@@ -46,6 +47,17 @@ def test_what_it_is_compared_with_is_of_the_same_kernel_and_policy():
     like_ours = Expectation("m", "r", scheduler="eevdf", at_most=1.0, times=True, of_scheduler="limelight")
     rows = [row("eevdf", 4, m=2.0), row("limelight", 4, policy="huc", m=9.0), row("limelight", 4, m=1.0)]
     assert [v.passed for v in verdicts(like_ours, rows)] == [False]
+
+
+def test_a_row_of_another_speed_is_another_row():
+    """What an instruction takes makes another machine: such a row is not compared with, and does not stand in the place of the usual one's. What was measured
+    on four CPUs while it was 2 ns for everybody is not compared with either, and is replaced."""
+    one = row("limelight", 4, m=1.0)
+    assert replace(one, instruction_ns=4).key() != one.key()
+    unloaded, loaded = (replace(row("limelight", count, cpus=4, m=1.0), instruction_ns=ns) for count, ns in ((0, 2), (4, 1)))
+    assert replace(loaded, instruction_ns=2).key() == loaded.key()
+    expectation = Expectation("m", "r", at_most=1.2, times=True, of={"count": 0})
+    assert {v.passed for v in verdicts(expectation, [unloaded, loaded]) if v.key() == loaded.key()} == {None}
 
 
 def test_what_cannot_be_judged_fails():
