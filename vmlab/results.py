@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmlab.experiment import Experiment
@@ -37,7 +37,7 @@ class Results:
             "experiment": self.experiment,
             "commands": self.commands,
             "rows": [row.to_json() for row in self.rows],
-            "verdicts": [asdict(verdict) for verdict in verdicts],
+            "verdicts": [verdict.to_json() for verdict in verdicts],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".tmp")
