@@ -27,5 +27,6 @@ def test_programs_that_know_nothing_of_it_are_cooperative(guest: Guest, server: 
     told = "--term-status-msg='dropped ${frame-drop-count}.'"
     player = guest.background(f"env DISPLAY=:7 coop-run mpv --no-config --vo=x11 --no-audio {told} {film}")
     guest.wait_for(lambda: _cooperative(guest) >= 2, "the X server and mpv are cooperative", 30)
+    assert "cooperative (libcoop) with " in guest.check("limelight explain $(pgrep -x mpv)")
     guest.wait_until_gone(player)
     assert "dropped 0." in guest.check("tail -c 200 /run/test/env.log")

@@ -179,6 +179,7 @@ mod tests {
             slot[offset_of!(coop_request, gid)..][..4].copy_from_slice(&gid.to_ne_bytes());
             page.update(&cell.to_ne_bytes(), &slot, MapFlags::ANY).unwrap();
         };
+        write(0, 100, 9);
         write(1, 0, 9);
         write(2, 100, 0);
         write(255, 101, 9);
