@@ -84,7 +84,11 @@ int main(void)
 		}
 	}
 	coop_run(coop);
-	printf("limelight %s\n", coop_promise() == COOP_PROMISE_NONE ? "is not here: timing as the kernel gives it" : "kept the releases");
+	error = coop_promise_error();
+	if (error)
+		printf("no promise (%s): timing as the kernel gives it\n", strerror(-error));
+	else
+		printf("limelight kept the releases\n");
 	coop_free(coop);
 	return 0;
 }

@@ -46,8 +46,8 @@ def main() -> None:
         for number in range(FRAMES):
             Frame(scheduler, number, start_ns)
         scheduler.run()
-        here = coop.promise() != coop.Promise.NONE
-    print("limelight kept the releases" if here else "limelight is not here: timing as the kernel gives it")
+        error = coop.promise_error()
+    print(f"no promise ({error.strerror}): timing as the kernel gives it" if error else "limelight kept the releases")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 //! The smallest program with both kinds of work: a frame is shown every 20 ms, at its time, and in between the next ones are decoded,
 //! the most important first, in pieces well below 1 ms (Figure 3 of the paper, without the video). It is `examples/plain.c`.
 
-use coop::{Coop, Promise, Time};
+use coop::{Coop, Time};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -50,9 +50,9 @@ fn main() -> io::Result<()> {
         show(&coop, number, start)?;
     }
     coop.run()?;
-    match coop::promise() {
-        Promise::None => println!("limelight is not here: timing as the kernel gives it"),
-        Promise::Demoted | Promise::Kept => println!("limelight kept the releases"),
+    match coop::promise_error() {
+        Some(error) => println!("no promise ({error}): timing as the kernel gives it"),
+        None => println!("limelight kept the releases"),
     }
     Ok(())
 }
