@@ -54,11 +54,16 @@ INSTRUCTION_NS = (1, 2, 4, 8, 16)
 SLOW_NS, FAST_NS = 2, 1
 """What it takes with one or two CPUs (500 million a second), and with more (1,000 million, for all of them together)."""
 
+
+def usual_ns(cpus: int) -> int:
+    """What an instruction takes on a machine of so many CPUs where nothing else was chosen."""
+    return SLOW_NS if cpus <= 2 else FAST_NS
+
+
 def unusual_ns(cpus: int, instruction_ns: int) -> int:
     """What an instruction takes where that was chosen, for a row of such a machine stands beside the usual one's and not in its place; 0 where it was not.
     With more than two CPUs it was SLOW_NS for everybody once, and what was measured then is to be replaced."""
-    usual = (SLOW_NS,) if cpus <= 2 else (FAST_NS, SLOW_NS)
-    return 0 if instruction_ns in usual else instruction_ns
+    return 0 if instruction_ns in (usual_ns(cpus), SLOW_NS) else instruction_ns
 
 
 INSTRUCTION_HELP = f"virtual time that an instruction takes: {', '.join(map(str, INSTRUCTION_NS))} ns (default: {SLOW_NS}; with more than two CPUs {FAST_NS})"
@@ -111,9 +116,7 @@ class Options:
     @property
     def instruction_takes_ns(self) -> int:
         """What `instruction_ns` is, or is left to be."""
-        if self.instruction_ns is not None:
-            return self.instruction_ns
-        return SLOW_NS if self.cpus <= 2 else FAST_NS
+        return usual_ns(self.cpus) if self.instruction_ns is None else self.instruction_ns
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import html
 from vmlab import plots, results
 from vmlab.experiment import Experiment
 from vmlab.judge import Row, Verdict, kernels_of, label
-from vmlab.machine import Options
+from vmlab.machine import usual_ns
 from vmlab.results import Results
 
 _STYLE = """
@@ -99,7 +99,7 @@ def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
             spread = row.spread.get(column.metric)
             text = "–" if value is None else f"{value:.{column.digits}f}"
             cells.append(text + (f" ({spread[0]:.{column.digits}f}…{spread[1]:.{column.digits}f})" if spread else ""))
-        usual = row.instruction_ns == Options(cpus=row.cpus).instruction_takes_ns
+        usual = row.instruction_ns == usual_ns(row.cpus)
         cells.append((row.code or "–") + ("" if usual else f", {row.instruction_ns} ns an instruction"))
         note = "; ".join(v.text for v in misses) or row.failed
         lines.append("<tr>" + "".join(f"<td>{_escape(cell)}" for cell in cells) + f"<td class='text missed'>{_escape(note)}")
