@@ -202,9 +202,10 @@ mod tests {
     fn a_script_is_what_runs_it() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
-        fs::write(&script, "#!/bin/sh\nwhile :; do :; done\n").unwrap();
-        let allowed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&script, allowed).unwrap();
+        // Written by another process: a test beside this one, which forks while this process has the script open for writing, would keep it so, and what
+        // is open for writing cannot be run.
+        let text = r#"printf '#!/bin/sh\nwhile :; do :; done\n' >"$0" && chmod 755 "$0""#;
+        assert!(Command::new("sh").args(["-c", text]).arg(&script).status().unwrap().success());
         let mut process = Process::start(script.as_os_str(), &[]).unwrap();
         assert!(process.is_alive());
         let note = process.note().unwrap();
