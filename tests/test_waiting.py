@@ -98,10 +98,16 @@ def test_a_class_does_not_wait_behind_a_lower_one(guest: Guest) -> None:
     assert _waits_ms(guest, typed) <= SLICE_MIN_MS
 
 
+def _recorded(guest: Guest, pid: int, seconds: int, beside: str = ":") -> dict[str, list[int]]:
+    """What wakelat says of a process in so many seconds, above what runs `beside`."""
+    wakelat = f"wakelat --seconds {seconds} --out /run/waits.json --depths client={pid}"
+    guest.check(f"{beside} & chrt -f 42 {wakelat}; recorded=$?; wait; exit $recorded", timeout_s=300)
+    return json.loads(guest.check("cat /run/waits.json"))["groups"]["client"]
+
+
 def _recorded_ns(guest: Guest, pid: int, seconds: int, what: str = "dispatch_ns", beside: str = ":") -> list[int]:
-    """Each wait of a process in so many seconds, in ns: of those from wake-up to running, or by another name of wakelat's, above what runs `beside`."""
-    guest.check(f"{beside} & chrt -f 42 wakelat --seconds {seconds} --out /run/waits.json client={pid}; recorded=$?; wait; exit $recorded", timeout_s=300)
-    return json.loads(guest.check("cat /run/waits.json"))["groups"]["client"][what]
+    """Each wait of a process in so many seconds, in ns: of those from wake-up to running, or by another name of wakelat's."""
+    return _recorded(guest, pid, seconds, beside)[what]
 
 
 def _waits_ms(guest: Guest, pid: int) -> float:
@@ -121,10 +127,13 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     client = guest.background(f"xclient --title drawn --geometry 400x300+0+0 {ANIMATED}", user="person")
     guest.start_limelight()
     guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") in ("HUCIN", "HUCOUT"), "the client is HuC")
-    waits = _recorded_ns(guest, client, 8)
-    assert len(waits) > 1000
-    # By the phase that the two have got to, 0.03 to 0.11. The worst were 2.2: drain_vmap_area_work for so long with preemption off (traced).
-    assert sorted(waits)[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
+    seen = _recorded(guest, client, 8)
+    # Where preemption is off no scheduler can help: drain_vmap_area_work keeps a lock for up to 2.3 ms (traced), and at how many wake-ups it does is by the
+    # phase that the two have got to, of 1,600 from three to more than sixteen. So these do not count.
+    least = min(seen["depth_ns"])
+    waits = sorted(wait for wait, depth in zip(seen["dispatch_ns"], seen["depth_ns"], strict=True) if depth == least)
+    assert len(waits) > 800
+    assert waits[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
 
 
 @pytest.mark.everywhere

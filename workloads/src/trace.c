@@ -13,6 +13,7 @@ struct trace_task {
 	uint64_t since_ns; /* when `phase` began */
 	uint8_t phase;
 	uint8_t group; /* number + 1; 0: not followed */
+	uint8_t depth; /* of the wake-up that it waits since */
 };
 
 void trace_init(struct trace *trace, uint64_t begin_ns, uint64_t end_ns)
@@ -68,14 +69,14 @@ static bool counts(const struct trace *trace, uint64_t since_ns)
 	return since_ns >= trace->begin_ns && since_ns < trace->end_ns;
 }
 
-static void on_waking(struct trace *trace, struct trace_task *task, uint64_t when_ns)
+static void on_waking(struct trace_task *task, uint64_t when_ns, uint8_t depth)
 {
-	(void)trace;
 	/* A task that is on a CPU or already waiting for one gains nothing by a second wake-up. */
 	if (task->phase == PHASE_RUNNING || task->phase == PHASE_WAKING || task->phase == PHASE_PREEMPTED)
 		return;
 	task->phase = PHASE_WAKING;
 	task->since_ns = when_ns;
+	task->depth = depth;
 }
 
 static void on_running(struct trace *trace, struct trace_task *task, uint64_t when_ns)
@@ -83,10 +84,13 @@ static void on_running(struct trace *trace, struct trace_task *task, uint64_t wh
 	struct trace_group *group = &trace->groups[task->group - 1];
 
 	if (counts(trace, task->since_ns)) {
-		if (task->phase == PHASE_WAKING)
+		if (task->phase == PHASE_WAKING) {
 			samples_add(&group->dispatch, when_ns - task->since_ns);
-		else if (task->phase == PHASE_PREEMPTED)
+			if (trace->keeps_depths)
+				samples_add(&group->depth, task->depth);
+		} else if (task->phase == PHASE_PREEMPTED) {
 			samples_add(&group->requeue, when_ns - task->since_ns);
+		}
 	}
 	task->phase = PHASE_RUNNING;
 	task->since_ns = when_ns;
@@ -142,19 +146,39 @@ static void on_fork(struct trace *trace, const char *line)
 		trace->tasks[child_pid] = (struct trace_task){ .group = parent->group };
 }
 
-/* "12.345678" in seconds, before the colon that ends it, to ns. */
+/* Where "12.345678", in seconds, begins that ends at `colon`. */
+static const char *timestamp_start(const char *colon, const char *line)
+{
+	while (colon > line && (isdigit((unsigned char)colon[-1]) || colon[-1] == '.'))
+		colon--;
+	return colon;
+}
+
+/* That to ns. */
 static bool timestamp(const char *colon, const char *line, uint64_t *when_ns)
 {
-	const char *at = colon;
+	const char *at = timestamp_start(colon, line);
 
-	while (at > line && (isdigit((unsigned char)at[-1]) || at[-1] == '.'))
-		at--;
 	char *fraction = NULL;
 	const uint64_t seconds = strtoull(at, &fraction, 10);
 	if (at == colon || *fraction != '.')
 		return false;
 	*when_ns = seconds * NS_PER_S + strtoull(fraction + 1, NULL, 10) * NS_PER_US;
 	return true;
+}
+
+/* From the five letters before the time ("d.h3.": interrupts, resched, which interrupt, preemption, migration). 0: there are none. */
+static uint8_t depth(const char *colon, const char *line)
+{
+	const char *end = timestamp_start(colon, line);
+
+	while (end > line && end[-1] == ' ')
+		end--;
+	if (end - line < 5)
+		return 0;
+	const bool serves = strchr("sHZ", end[-3]);
+	const int digit = isxdigit((unsigned char)end[-2]) ? (int)strtol((const char[]){ end[-2], 0 }, NULL, 16) : 0;
+	return (uint8_t)(digit + (serves ? 0x10 : 0));
 }
 
 void trace_line(struct trace *trace, const char *line)
@@ -179,7 +203,7 @@ void trace_line(struct trace *trace, const char *line)
 			struct trace_task *task = field(event, " pid=", &pid) ? followed(trace, pid) : NULL;
 
 			if (task)
-				on_waking(trace, task, when_ns);
+				on_waking(task, when_ns, depth(event, line));
 		} else if (kind == 1) {
 			on_switch(trace, event, when_ns);
 		} else {
@@ -207,6 +231,10 @@ void trace_write(FILE *out, const struct trace *trace)
 			samples_write(out, "began", &group->began);
 			fputs(", ", out);
 			samples_write(out, "ended", &group->ended);
+		}
+		if (trace->keeps_depths) {
+			fputs(", ", out);
+			samples_write(out, "depth", &group->depth);
 		}
 		fprintf(out, ", \"voluntary\": %" PRIu64 ", \"forced\": %" PRIu64 "}", group->voluntary, group->forced);
 	}

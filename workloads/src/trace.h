@@ -5,6 +5,10 @@
  * Words as in the design: dispatch latency is the time from sched_waking to the sched_switch that puts the task on a CPU;
  * an effective quantum is the time from that to the switch away, for whatever reason; a switch is voluntary when the task
  * could not have gone on (its state is not R).
+ *
+ * The depth of a wake-up is how often preemption was off in the code that woke the task (0x10 more while it served interrupts),
+ * its own locks included: where a task is woken on the CPU that it waits for, one of more than the least depth began where no
+ * scheduler could have helped it.
  */
 #ifndef LIMELIGHT_WORKLOADS_TRACE_H
 #define LIMELIGHT_WORKLOADS_TRACE_H
@@ -20,6 +24,7 @@ struct trace_group {
 	struct samples requeue;   /* preempted to running again */
 	struct samples quantum;   /* running to switched away */
 	struct samples began, ended; /* the times of those, where the trace keeps runs */
+	struct samples depth;        /* of each of dispatch, where the trace keeps depths: what the wake-up interrupted */
 	uint64_t voluntary, forced;
 };
 
@@ -29,7 +34,7 @@ struct trace {
 	struct trace_task *tasks; /* by pid */
 	uint64_t lines, lost;
 	uint64_t begin_ns, end_ns; /* samples that start outside are not counted */
-	bool keeps_runs;
+	bool keeps_runs, keeps_depths;
 };
 
 void trace_init(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);

@@ -2,12 +2,13 @@
 /*
  * wakelat: for the given processes, how long from wake-up to running, how long they then ran, and why they stopped.
  *
- *   wakelat --seconds S --out FILE [--runs] NAME=PID[,PID...]...
+ *   wakelat --seconds S --out FILE [--runs] [--depths] NAME=PID[,PID...]...
  *
  * The samples are taken by the kernel's own trace points, filtered in the kernel to the threads asked for (and those they
  * make), kept in the kernel's buffer, and read after the run: while it measures, this program sleeps. It knows nothing of
  * the scheduler under test.
- * "started" is printed when recording has begun. With --runs, when each run began and ended is written, too, on the monotonic clock.
+ * "started" is printed when recording has begun. With --runs, when each run began and ended is written, too, on the monotonic clock;
+ * with --depths, for each wake-up whether it could have run at once (trace.h).
  */
 #define _GNU_SOURCE
 #include "trace.h"
@@ -28,7 +29,7 @@ struct options {
 	uint64_t seconds;
 	uint64_t buffer_kb;
 	const char *out;
-	bool runs;
+	bool runs, depths;
 	const char *input; /* read a saved trace instead of recording one */
 };
 
@@ -148,7 +149,7 @@ static uint64_t count_overruns(void)
 
 static void usage(void)
 {
-	die_usage("usage: wakelat --seconds S --out FILE [--buffer-kb K] [--runs] NAME=PID[,PID...]...\n"
+	die_usage("usage: wakelat --seconds S --out FILE [--buffer-kb K] [--runs] [--depths] NAME=PID[,PID...]...\n"
 		  "       wakelat --input TRACE --out FILE NAME=TID...   (a saved text of " TRACEFS "/trace)");
 }
 
@@ -157,8 +158,10 @@ static int parse(int argc, char **argv, struct options *options)
 	int i = 1;
 
 	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
-		if (!strcmp(argv[i], "--runs")) {
-			options->runs = true;
+		bool *flag = !strcmp(argv[i], "--runs") ? &options->runs : !strcmp(argv[i], "--depths") ? &options->depths : NULL;
+
+		if (flag) {
+			*flag = true;
 			i--; /* it has no value */
 			continue;
 		}
@@ -201,6 +204,7 @@ int main(int argc, char **argv)
 
 	trace_init(&trace, 0, UINT64_MAX);
 	trace.keeps_runs = options.runs;
+	trace.keeps_depths = options.depths;
 	for (int i = first; i < argc; i++) {
 		if (options.input)
 			add_saved_group(&trace, argv[i]);
