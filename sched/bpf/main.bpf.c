@@ -238,23 +238,6 @@ static void settle_stint(struct task_struct *p, struct task_ctx *tctx, struct cp
 		catch_up_vtime(p, tctx, false);
 }
 
-/* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */
-static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
-{
-	u32 class = tctx->class;
-	u64 head;
-
-	if (is_lent_place(tctx))
-		return !rescue_comes_first(cctx);
-	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
-		return false;
-	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))
-		return false;
-	if (head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
-		return false;
-	return !looks_far(cctx) || !queue_behind(cpu, class, tctx->vtime);
-}
-
 /* Class OTHER's turn: those who have waited too long first. */
 static bool take_other(s32 cpu, struct cpu_ctx *cctx)
 {

@@ -271,11 +271,15 @@ static u64 debt_of(const struct task_ctx *tctx, u32 class)
 /* As catch_up_vtime(), for a task that only @cpu can run: who comes there begins where the first of them stands, not behind them all. */
 static void catch_up_pinned(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u32 class, bool woken)
 {
-	u64 floor = class_vtime[class_index(class)] - PINNED_LAG_NS, first = first_pinned(cpu, cctx, class);
+	u64 floor = class_vtime[class_index(class)] - PINNED_LAG_NS, was = forgiven_vtime(tctx, class), debt, first;
 	bool comes = tctx->pinned_clock != pinned_clock(cpu, class);
-	u64 debt = comes ? debt_of(tctx, class) : 0, was = forgiven_vtime(tctx, class);
 
+	debt = comes ? debt_of(tctx, class) : 0;
 	be_forgiven(tctx, cpu, cctx, class);
+	/* Most often, at each dispatch: whoever is further behind comes here itself. */
+	if (!comes && !woken && !ll_vtime_before(tctx->vtime, floor))
+		return;
+	first = first_pinned(cpu, cctx, class);
 	if (!comes && !woken && ll_vtime_before(tctx->vtime, first))
 		first = tctx->vtime;
 	if (ll_vtime_before(first, floor)) {
@@ -475,13 +479,15 @@ static bool take_from_behind(s32 cpu, struct cpu_ctx *cctx, u32 class)
 /* Take the next task of @class that @cpu may run. */
 static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 {
-	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
+	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime = 0;
+	bool others;
 	u32 i;
 
 	if (looks_far(cctx) && take_from_behind(cpu, cctx, class))
 		return true;
-	if (own_waiting(cctx, class) && pinned_head(cpu, cctx, class, &own_vtime)) {
-		if (!head_vtime(shared, &shared_vtime) || !ll_vtime_before(shared_vtime, own_vtime))
+	if (own_waiting(cctx, class)) {
+		others = waiting[class_index(class)] && head_vtime(shared, &shared_vtime);
+		if (!others || (pinned_head(cpu, cctx, class, &own_vtime) && !ll_vtime_before(shared_vtime, own_vtime)))
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
 	}

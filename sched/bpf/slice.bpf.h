@@ -107,6 +107,23 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 		arm_slice_end(cpu, cctx, slice, now);
 }
 
+/* Should the task of @tctx, whose slice is over, go on rather than the next of its class? */
+static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 class = tctx->class;
+	u64 head;
+
+	if (is_lent_place(tctx))
+		return !rescue_comes_first(cctx);
+	if (class == LL_CLASS_OTHER && (waiting[RESCUED] | pinned_waiting(cctx, RESCUED)))
+		return false;
+	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	if (waiting[class_index(class)] && head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
+		return false;
+	return !looks_far(cctx) || !queue_behind(cpu, class, tctx->vtime);
+}
+
 /* @prev, whose slice is over, goes on with another one: a HuC task that was rescued as one of its class, for which others do not pay. */
 static void go_on(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
