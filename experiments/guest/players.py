@@ -60,6 +60,8 @@ LATE_US = 10_000
 FILM_PERIOD_US = 33_333
 SATURATE = 7
 AHEAD = 5
+#: Instructions of a step of adaptive's work (workloads/src/common.c, burn_steps), as Debian 12's compiler makes it.
+STEP_INSTRUCTIONS = 7
 #: Between two pictures, as syncshow has them, in the mean.
 PICTURE_S = 0.033
 #: The kernel's slice, and the least it takes.
@@ -360,9 +362,16 @@ def measure_misbehaviour(players: int, late_pm: int, load: str, count: int, seco
     }
 
 
+def steps_per_ms() -> int:
+    """How many steps of its work a player gets through in 1 ms of a CPU that does nothing else, while all CPUs are busy: they share the instructions."""
+    return 1_000_000 // (STEP_INSTRUCTIONS * desk.instruction_ns() * (os.cpu_count() or 1))
+
+
 def measure_overhead(players: int, event_us: int, library: str, seconds: int, seed: int) -> tuple[dict, dict]:
-    """Frames shown by players of one film that have the machine to themselves. They are no more than AHEAD frames ahead of the screen."""
-    film = ("--ahead", str(AHEAD), "--period-us", str(FILM_PERIOD_US))
+    """Frames shown by players of one film that have the machine to themselves. They are no more than AHEAD frames ahead of the screen. A frame is so much
+    work, not so much CPU time: that of a thread includes interrupts, and half of each switch that it is forced to, and who yields in time would seem to
+    get less done."""
+    film = ("--ahead", str(AHEAD), "--period-us", str(FILM_PERIOD_US), "--steps-per-ms", str(steps_per_ms()))
     cast = Cast(
         players_here(players), seconds=seconds, seed=seed, event_us=event_us, frame_us=FILM_PERIOD_US // SATURATE, vary_pct=0,
         cooperative=is_cooperative(library), options=lambda _number: film,

@@ -28,16 +28,17 @@
 static const char usage[] =
 	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--timer-us T] [--event-us E] [--group G]\n"
 	"                [--late-pm M --late-us L [--sleeps]] [--seed N] [--frame-us F] [--vary-pct V] [--ahead A]\n"
-	"                [--plain] [--deadline-pm D] [--share PATH] [--join PATH]\n"
+	"                [--plain] [--steps-per-ms N] [--deadline-pm D] [--share PATH] [--join PATH]\n"
 	"  from the time B (CLOCK_MONOTONIC; now) for S s;\n"
 	"  a timer every P us that takes T us; best-effort events of E us each, 0: none; of group G, 0: alone;\n"
 	"  M of a thousand timers take up to L us more, or sleep so long without having said so;\n"
 	"  frames of F us (0: of one event), in scenes whose frames take up to V % more or less; at most A decoded before their timer, 0: any number;\n"
+	"  N steps of work for each ms of all that, 0: what is done in so much CPU time;\n"
 	"  without cooperative polling; then of SCHED_DEADLINE with D thousandths of the CPU in each of its periods, 0: as it was started;\n"
 	"  a token for group G written to a file, for others; or G being the group that such a token is for";
 
 static struct {
-	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm;
+	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm, steps_per_ms;
 	const char *share, *join;
 	bool is_plain, sleeps;
 } option = { .seconds = 3, .period_us = 10000, .timer_us = 200, .event_us = 100, .seed = 1 };
@@ -50,6 +51,14 @@ static struct {
 	uint64_t begin_ns, end_ns, start_ns, first_kept_ns, kept, events, frames, shown, cpu_ns, next_second_ns;
 	bool has_work, is_over;
 } program;
+
+static void burn_us(uint64_t us)
+{
+	if (option.steps_per_ms)
+		burn_steps(us * option.steps_per_ms / 1000);
+	else
+		burn_cpu_ns(us * NS_PER_US);
+}
 
 static bool counts(uint64_t now)
 {
@@ -83,7 +92,7 @@ static void be_due(uint64_t now)
 		program.shown++;
 	if (option.late_pm && random_between(&program.random, 1, 1000) <= option.late_pm)
 		more_us = random_between(&program.random, 0, option.late_us);
-	burn_cpu_ns((option.timer_us + (option.sleeps ? 0 : more_us)) * NS_PER_US);
+	burn_us(option.timer_us + (option.sleeps ? 0 : more_us));
 	if (option.sleeps && more_us)
 		sleep_until_ns(now_ns() + more_us * NS_PER_US);
 	program.timer.release += option.period_us * NS_PER_US;
@@ -135,7 +144,8 @@ static const struct option names[] = {
 	{ "late-pm", required_argument, NULL, 'm' }, { "late-us", required_argument, NULL, 'l' }, { "seed", required_argument, NULL, 'n' },
 	{ "frame-us", required_argument, NULL, 'f' }, { "vary-pct", required_argument, NULL, 'v' }, { "ahead", required_argument, NULL, 'a' },
 	{ "share", required_argument, NULL, 'w' }, { "join", required_argument, NULL, 'j' },
-	{ "plain", no_argument, NULL, 'q' }, { "sleeps", no_argument, NULL, 'z' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
+	{ "plain", no_argument, NULL, 'q' }, { "sleeps", no_argument, NULL, 'z' },
+	{ "steps-per-ms", required_argument, NULL, 'x' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
 };
 
 static void read_options(int argc, char **argv)
@@ -160,6 +170,7 @@ static void read_options(int argc, char **argv)
 		case 'j': option.join = optarg; break;
 		case 'q': option.is_plain = true; break;
 		case 'z': option.sleeps = true; break;
+		case 'x': option.steps_per_ms = parse_number("--steps-per-ms", optarg, 0, 1000000000); break;
 		case 'd': option.deadline_pm = parse_number("--deadline-pm", optarg, 0, 1000); break;
 		default: die_usage("%s", usage);
 		}
@@ -247,7 +258,7 @@ static void run(void)
 	program.end_ns = program.begin_ns + option.seconds * NS_PER_S;
 	program.timer = (struct coop_event){ .type = COOP_TIMER, .callback = on_timer, .release = program.start_ns + option.period_us * NS_PER_US };
 	program.work = (struct coop_event){ .type = COOP_BEST_EFFORT, .callback = on_work };
-	film_begin(&program.film, option.frame_us, option.vary_pct, option.ahead, option.seed);
+	film_begin(&program.film, burn_us, option.frame_us, option.vary_pct, option.ahead, option.seed);
 	if (option.is_plain)
 		run_plain();
 	else

@@ -42,12 +42,17 @@ void sleep_until_ns(uint64_t when_ns)
 		;
 }
 
-void burn_some(void)
+void burn_steps(uint64_t steps)
 {
 	volatile uint64_t mix = 88172645463325252ULL;
 
-	for (int i = 0; i < 1000; i++)
+	for (uint64_t i = 0; i < steps; i++)
 		mix = mix * 6364136223846793005ULL + 1442695040888963407ULL;
+}
+
+void burn_some(void)
+{
+	burn_steps(1000);
 }
 
 void burn_cpu_ns(uint64_t cpu_ns)

@@ -30,6 +30,8 @@ void burn_some(void);
 
 /* Uses `cpu_ns` of this thread's own CPU time, whoever else runs meanwhile. */
 void burn_cpu_ns(uint64_t cpu_ns);
+/* Does so many steps of arithmetic (seven instructions each), however long they take: what comes between, interrupts and switches, is no work. */
+void burn_steps(uint64_t steps);
 
 /* Prints "PROGRAM: message" and exits with status 2 (usage) or 1 (system). */
 void die_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
