@@ -52,14 +52,6 @@ static struct {
 	bool has_work, is_over;
 } program;
 
-static void burn_us(uint64_t us)
-{
-	if (option.steps_per_ms)
-		burn_steps(us * option.steps_per_ms / 1000);
-	else
-		burn_cpu_ns(us * NS_PER_US);
-}
-
 static bool counts(uint64_t now)
 {
 	return now >= program.begin_ns && now <= program.end_ns - LEAVE_NS;
@@ -92,7 +84,7 @@ static void be_due(uint64_t now)
 		program.shown++;
 	if (option.late_pm && random_between(&program.random, 1, 1000) <= option.late_pm)
 		more_us = random_between(&program.random, 0, option.late_us);
-	burn_us(option.timer_us + (option.sleeps ? 0 : more_us));
+	burn_us(option.timer_us + (option.sleeps ? 0 : more_us), option.steps_per_ms);
 	if (option.sleeps && more_us)
 		sleep_until_ns(now_ns() + more_us * NS_PER_US);
 	program.timer.release += option.period_us * NS_PER_US;
@@ -258,7 +250,7 @@ static void run(void)
 	program.end_ns = program.begin_ns + option.seconds * NS_PER_S;
 	program.timer = (struct coop_event){ .type = COOP_TIMER, .callback = on_timer, .release = program.start_ns + option.period_us * NS_PER_US };
 	program.work = (struct coop_event){ .type = COOP_BEST_EFFORT, .callback = on_work };
-	film_begin(&program.film, burn_us, option.frame_us, option.vary_pct, option.ahead, option.seed);
+	film_begin(&program.film, option.frame_us, option.vary_pct, option.ahead, option.seed, option.steps_per_ms);
 	if (option.is_plain)
 		run_plain();
 	else

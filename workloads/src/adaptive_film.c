@@ -15,9 +15,9 @@ static void begin_frame(struct film *film)
 	film->left_us = film->scene_frame_us;
 }
 
-void film_begin(struct film *film, film_burn *burn, uint64_t frame_us, uint64_t vary_pct, uint64_t ahead_most, uint64_t seed)
+void film_begin(struct film *film, uint64_t frame_us, uint64_t vary_pct, uint64_t ahead_most, uint64_t seed, uint64_t steps_per_ms)
 {
-	*film = (struct film){ .burn = burn, .frame_us = frame_us, .vary_pct = vary_pct, .ahead_most = ahead_most };
+	*film = (struct film){ .frame_us = frame_us, .vary_pct = vary_pct, .ahead_most = ahead_most, .steps_per_ms = steps_per_ms };
 	random_seed(&film->random, seed);
 	begin_frame(film);
 }
@@ -31,7 +31,7 @@ bool film_decode(struct film *film, uint64_t event_us)
 {
 	const bool is_last = film->left_us <= event_us;
 
-	film->burn(is_last && film->frame_us ? film->left_us : event_us);
+	burn_us(is_last && film->frame_us ? film->left_us : event_us, film->steps_per_ms);
 	if (!is_last) {
 		film->left_us -= event_us;
 		return false;

@@ -10,21 +10,18 @@
 
 #include "common.h"
 
-typedef void film_burn(uint64_t us);
-
 struct film {
-	film_burn *burn;
 	uint64_t frame_us;	/* mean; 0: every event is a frame */
 	uint64_t vary_pct;
 	uint64_t ahead_most;	/* 0: any number */
+	uint64_t steps_per_ms;	/* as burn_us() has them */
 	struct random_state random;
 	uint64_t decoded, ahead;
 	uint64_t scene_frames, scene_frame_us; /* left of the scene, and what each takes */
 	uint64_t left_us;	/* of the frame being decoded */
 };
 
-/* `burn` does what takes a frame so much time. */
-void film_begin(struct film *film, film_burn *burn, uint64_t frame_us, uint64_t vary_pct, uint64_t ahead_most, uint64_t seed);
+void film_begin(struct film *film, uint64_t frame_us, uint64_t vary_pct, uint64_t ahead_most, uint64_t seed, uint64_t steps_per_ms);
 /* Is there a frame to be decoded? */
 bool film_has_work(const struct film *film);
 /* Decodes for event_us; true where that was the end of a frame. The last event of a frame may be shorter. */

@@ -42,7 +42,7 @@ void sleep_until_ns(uint64_t when_ns)
 		;
 }
 
-void burn_steps(uint64_t steps)
+static void burn_steps(uint64_t steps)
 {
 	volatile uint64_t mix = 88172645463325252ULL;
 
@@ -61,6 +61,14 @@ void burn_cpu_ns(uint64_t cpu_ns)
 
 	while (thread_cpu_ns() < end_ns)
 		burn_some();
+}
+
+void burn_us(uint64_t us, uint64_t steps_per_ms)
+{
+	if (steps_per_ms)
+		burn_steps(us * steps_per_ms / 1000);
+	else
+		burn_cpu_ns(us * NS_PER_US);
 }
 
 static void say(const char *format, va_list arguments)

@@ -30,8 +30,12 @@ void burn_some(void);
 
 /* Uses `cpu_ns` of this thread's own CPU time, whoever else runs meanwhile. */
 void burn_cpu_ns(uint64_t cpu_ns);
-/* Does so many steps of arithmetic (seven instructions each), however long they take: what comes between, interrupts and switches, is no work. */
-void burn_steps(uint64_t steps);
+
+/*
+ * Does `steps_per_ms` steps of arithmetic (seven instructions each) for each ms of `us`, however long they take: what comes between, interrupts and
+ * switches, is no work. With 0 of them it uses so much CPU time.
+ */
+void burn_us(uint64_t us, uint64_t steps_per_ms);
 
 /* Prints "PROGRAM: message" and exits with status 2 (usage) or 1 (system). */
 void die_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

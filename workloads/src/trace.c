@@ -158,7 +158,6 @@ static const char *timestamp_start(const char *colon, const char *line)
 static bool timestamp(const char *colon, const char *line, uint64_t *when_ns)
 {
 	const char *at = timestamp_start(colon, line);
-
 	char *fraction = NULL;
 	const uint64_t seconds = strtoull(at, &fraction, 10);
 	if (at == colon || *fraction != '.')
