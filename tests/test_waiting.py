@@ -129,7 +129,7 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     guest.wait_for(lambda: guest.rated().get("xclient", {}).get("class") in ("HUCIN", "HUCOUT"), "the client is HuC")
     seen = _recorded(guest, client, 8)
     # Where preemption is off no scheduler can help: drain_vmap_area_work keeps a lock for up to 2.3 ms (traced), and at how many wake-ups it does is by the
-    # phase that the two have got to, of 1,600 from three to more than sixteen. So these do not count.
+    # phase that the two have got to, of 1,600 from two to more than sixteen. So these do not count.
     least = min(seen["depth_ns"])
     waits = sorted(wait for wait, depth in zip(seen["dispatch_ns"], seen["depth_ns"], strict=True) if depth == least)
     assert len(waits) > 800

@@ -369,8 +369,8 @@ def steps_per_ms() -> int:
 
 def measure_overhead(players: int, event_us: int, library: str, seconds: int, seed: int) -> tuple[dict, dict]:
     """Frames shown by players of one film that have the machine to themselves. They are no more than AHEAD frames ahead of the screen. A frame is so much
-    work, not so much CPU time: that of a thread includes interrupts, and half of each switch that it is forced to, and who yields in time would seem to
-    get less done."""
+    work, not so much CPU time: that of a thread includes interrupts, and a part of each switch that it is forced to, and who yields in time would seem
+    to get less done."""
     film = ("--ahead", str(AHEAD), "--period-us", str(FILM_PERIOD_US), "--steps-per-ms", str(steps_per_ms()))
     cast = Cast(
         players_here(players), seconds=seconds, seed=seed, event_us=event_us, frame_us=FILM_PERIOD_US // SATURATE, vary_pct=0,
