@@ -336,7 +336,7 @@ static bool take_next(s32 cpu, struct cpu_ctx *cctx, u32 class)
 	if (nr_cpus > 1) {
 		if (!pinned_head(cpu, cctx, class, &own_vtime))
 			return take_from_class(cpu, cctx, class);
-		if (head_vtime(queue, &shared_vtime) && ll_vtime_before(shared_vtime, own_vtime))
+		if (shared_head(cpu, class, &shared_vtime) && ll_vtime_before(shared_vtime, own_vtime))
 			return take_from_class(cpu, cctx, class);
 		queue = pinned_queue(cpu, class);
 	}

@@ -153,7 +153,7 @@ static s32 pick_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 static __always_inline bool first_waiting(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 *vtime)
 {
 	if (now - cctx->head_at_ns >= LOOK_AGAIN_NS) {
-		if (!head_vtime(shared_queue(llc_of(cpu), LL_CLASS_OTHER), &cctx->head_vtime))
+		if (!shared_head(cpu, LL_CLASS_OTHER, &cctx->head_vtime))
 			return false;
 		cctx->head_at_ns = now;
 	}

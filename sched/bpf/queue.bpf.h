@@ -186,6 +186,12 @@ static bool head_vtime(u64 queue, u64 *vtime)
 	return true;
 }
 
+/* Virtual time of the first of @class in the queue that @cpu shares; false where it is empty, as the count most often says: it is never too low. */
+static bool shared_head(s32 cpu, u32 class, u64 *vtime)
+{
+	return waiting[class_index(class)] && head_vtime(shared_queue(llc_of(cpu), class), vtime);
+}
+
 /*
  * Pinned tasks. What only one CPU can run falls behind its class for good, where other CPUs have less to do. It keeps that, by which it has this
  * CPU, up to PINNED_LAG_NS: what comes later must not have to wait for years of it. What is beyond that all of the CPU are forgiven at
@@ -468,7 +474,7 @@ static bool take_from_behind(s32 cpu, struct cpu_ctx *cctx, u32 class)
 {
 	u64 vtime = class_vtime[class_index(class)], queue;
 
-	head_vtime(shared_queue(llc_of(cpu), class), &vtime);
+	shared_head(cpu, class, &vtime);
 	queue = queue_behind(cpu, class, vtime);
 	if (!queue)
 		return false;
@@ -479,15 +485,14 @@ static bool take_from_behind(s32 cpu, struct cpu_ctx *cctx, u32 class)
 /* Take the next task of @class that @cpu may run. */
 static bool take_from_class(s32 cpu, struct cpu_ctx *cctx, u32 class)
 {
-	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime = 0;
-	bool others;
+	u64 own = pinned_queue(cpu, class), shared = shared_queue(llc_of(cpu), class), own_vtime, shared_vtime;
 	u32 i;
 
 	if (looks_far(cctx) && take_from_behind(cpu, cctx, class))
 		return true;
 	if (own_waiting(cctx, class)) {
-		others = waiting[class_index(class)] && head_vtime(shared, &shared_vtime);
-		if (!others || (pinned_head(cpu, cctx, class, &own_vtime) && !ll_vtime_before(shared_vtime, own_vtime)))
+		if (!shared_head(cpu, class, &shared_vtime) ||
+		    (pinned_head(cpu, cctx, class, &own_vtime) && !ll_vtime_before(shared_vtime, own_vtime)))
 			if (scx_bpf_dsq_move_to_local(own, 0))
 				return true;
 	}

@@ -119,7 +119,7 @@ static bool keeps_running(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 		return false;
 	if (pinned_waiting(cctx, class) && pinned_head(cpu, cctx, class, &head) && !ll_vtime_before(tctx->vtime, head))
 		return false;
-	if (waiting[class_index(class)] && head_vtime(shared_queue(llc_of(cpu), class), &head) && !ll_vtime_before(tctx->vtime, head))
+	if (shared_head(cpu, class, &head) && !ll_vtime_before(tctx->vtime, head))
 		return false;
 	return !looks_far(cctx) || !queue_behind(cpu, class, tctx->vtime);
 }

@@ -95,7 +95,7 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	/* Who was put straight behind the running task would be overtaken. */
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return false;
-	if (!head_vtime(shared_queue(llc_of(cpu), LL_CLASS_OTHER), &head) || ll_vtime_before(running_vtime(cctx, now), head)) {
+	if (!shared_head(cpu, LL_CLASS_OTHER, &head) || ll_vtime_before(running_vtime(cctx, now), head)) {
 		end_slice_in(cpu, cctx, cctx->other_slice_ns, now);
 		return true;
 	}
