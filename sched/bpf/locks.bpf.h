@@ -8,9 +8,9 @@
  * The same for who is of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE: khugepaged, which held its mmap_lock, kept a SCHED_FIFO program of the laboratory
  * waiting for 2.8 s; a sound server's thread would be no better off.
  *
- * A cooperative thread of class OTHER has a kernel thread go before that class: it has said when it is due, and what it waits for is no other
- * program's. (khugepaged held the mmap_lock of a streaming server for 3.5 s beside a make, and its eight players had no frames.) No more than that:
- * releases go before it, which as one of HUCOUT it kept waiting for 5 ms.
+ * A task of class OTHER has a kernel thread go before that class: what it waits for is no other program's. (khugepaged held the mmap_lock of a
+ * streaming server for 3.5 s beside a make, and its eight players had no frames; and a lock that sixteen compilers wanted, for 2 s beside four
+ * players, that had all of the CPU meanwhile.) No more than that: releases go before it, which as one of HUCOUT it kept waiting for 5 ms.
  *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
@@ -59,7 +59,7 @@ static bool is_above(const struct task_struct *p)
 /* Has the task of @tctx, which is not above all of ours, a class to lend? */
 static bool has_class_to_lend(const struct task_ctx *tctx)
 {
-	return is_huc_class(tctx->class) || (tctx->coop.cell && tctx->class == LL_CLASS_OTHER);
+	return is_huc_class(tctx->class) || tctx->class == LL_CLASS_OTHER;
 }
 
 /* The class that @p, of @tctx, lends to who holds what it waits for, who is one of the first there: most urgent where it is above all of ours. */
@@ -121,6 +121,17 @@ static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_ho
 	return (is_above(waiter) || is_kthread(holder)) && may_be_lent_freely(of_holder);
 }
 
+/*
+ * Is it nothing to @p, of @tctx, who holds its lock, which is at @address? Most lend to kernel threads only; a cooperative thread also to who gets
+ * it next, if that is one.
+ */
+static bool is_nothing_to(const struct task_struct *p, const struct task_ctx *tctx, u64 address)
+{
+	if (is_above(p) || is_huc_class(tctx->class) || tctx->coop.cell)
+		return false;
+	return !address || !(BPF_CORE_READ((struct task_struct *)address, flags) & PF_KTHREAD);
+}
+
 /* @p goes to sleep for a lock: its holder has its class from now on. If it waits, this CPU takes it at
  * its next dispatch (raise_holder): after who was put straight behind the running task, if somebody was. */
 static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
@@ -130,6 +141,8 @@ static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 	struct task_struct *holder;
 	struct task_ctx *of_holder;
 
+	if (is_nothing_to(p, tctx, address))
+		return;
 	bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, BPF_ANY);
 	if (!address)
 		return;

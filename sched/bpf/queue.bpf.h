@@ -384,7 +384,7 @@ static bool goes_first_as_reader(const struct task_struct *p, struct task_ctx *t
 	       ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + vtime_for(p, tctx, kthread_ahead_ns, now));
 }
 
-/* Does the task of @tctx, of class OTHER, go before that, as it holds what a cooperative thread waits for (locks.bpf.h)? */
+/* Does the task of @tctx, of class OTHER, go before that, as it holds what others wait for (locks.bpf.h)? */
 static bool is_lent_place(const struct task_ctx *tctx)
 {
 	return tctx->lock_class == LL_CLASS_OTHER && tctx->class == LL_CLASS_OTHER;
