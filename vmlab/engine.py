@@ -18,7 +18,7 @@ from vmlab import samples
 from vmlab.errors import KernelFault, LabError
 from vmlab.experiment import Experiment, Point
 from vmlab.judge import Row
-from vmlab.machine import Options, Result, unusual_ns
+from vmlab.machine import Options, Result
 
 
 class Guest(Protocol):
@@ -52,8 +52,7 @@ class Outcome:
 
 def row_key(machine: Options, point: Point) -> tuple:
     """As `Row.key`, before there is a row."""
-    speed = unusual_ns(machine.cpus, machine.instruction_takes_ns)
-    return (machine.sched, machine.policy or "", machine.cpus, machine.kernel, speed, tuple(sorted(point.items())))
+    return (machine.sched, machine.policy or "", machine.cpus, machine.kernel, machine.instruction_takes_ns, tuple(sorted(point.items())))
 
 
 @dataclass

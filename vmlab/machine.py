@@ -60,10 +60,9 @@ def usual_ns(cpus: int) -> int:
     return SLOW_NS if cpus <= 2 else FAST_NS
 
 
-def unusual_ns(cpus: int, instruction_ns: int) -> int:
-    """What an instruction takes where that was chosen, for a row of such a machine stands beside the usual one's and not in its place; 0 where it was not.
-    With more than two CPUs it was SLOW_NS for everybody once, and what was measured then is to be replaced."""
-    return 0 if instruction_ns in (usual_ns(cpus), SLOW_NS) else instruction_ns
+def unusual_speed(cpus: int, instruction_ns: int) -> str:
+    """How fast a machine of so many CPUs is, where that is not the usual: empty where it is."""
+    return "" if instruction_ns == usual_ns(cpus) else f"{instruction_ns} ns an instruction"
 
 
 INSTRUCTION_HELP = f"virtual time that an instruction takes: {', '.join(map(str, INSTRUCTION_NS))} ns (default: {SLOW_NS}; with more than two CPUs {FAST_NS})"

@@ -23,7 +23,7 @@ from matplotlib import pyplot  # noqa: E402  (the back end is chosen before)
 from matplotlib.figure import Figure  # noqa: E402
 
 from vmlab.experiment import Experiment  # noqa: E402
-from vmlab.judge import Row, kernels_of, label  # noqa: E402
+from vmlab.judge import Row, kernels_of, label, speed  # noqa: E402
 from vmlab.samples import Series  # noqa: E402
 
 SCHEDULER_COLOURS = {
@@ -272,9 +272,9 @@ def draw(experiment: Experiment, rows: list[Row]) -> list[tuple[str, Figure]]:
     """Every plot of an experiment with its caption: one set per machine and value of what the plot has no axis for."""
     drawn = []
     several = len(kernels_of(rows)) > 1
-    for cpus, kernel in sorted({(row.cpus, row.kernel) for row in rows}):
-        mine = [row for row in rows if (row.cpus, row.kernel) == (cpus, kernel)]
-        caption = f"{cpus} CPU{'s' if cpus > 1 else ''}" + (f", kernel {kernel}" if several else "")
+    for cpus, kernel, fast in sorted({(row.cpus, row.kernel, speed(row)) for row in rows}):
+        mine = [row for row in rows if (row.cpus, row.kernel, speed(row)) == (cpus, kernel, fast)]
+        caption = f"{cpus} CPU{'s' if cpus > 1 else ''}" + (f", {fast}" if fast else "") + (f", kernel {kernel}" if several else "")
         for extra, part in _parts(experiment, mine):
             drawn += [(", ".join(filter(None, [caption, extra, more])), figure) for more, figure in _draw_part(experiment, part)]
     return drawn

@@ -7,8 +7,7 @@ import html
 
 from vmlab import plots, results
 from vmlab.experiment import Experiment
-from vmlab.judge import Row, Verdict, kernels_of, label
-from vmlab.machine import usual_ns
+from vmlab.judge import Row, Verdict, kernels_of, label, speed
 from vmlab.results import Results
 
 _STYLE = """
@@ -99,8 +98,7 @@ def _table(one: Experiment, rows: list[Row], verdicts: list[Verdict]) -> str:
             spread = row.spread.get(column.metric)
             text = "–" if value is None else f"{value:.{column.digits}f}"
             cells.append(text + (f" ({spread[0]:.{column.digits}f}…{spread[1]:.{column.digits}f})" if spread else ""))
-        usual = row.instruction_ns == usual_ns(row.cpus)
-        cells.append((row.code or "–") + ("" if usual else f", {row.instruction_ns} ns an instruction"))
+        cells.append(", ".join(filter(None, [row.code or "–", speed(row)])))
         note = "; ".join(v.text for v in misses) or row.failed
         lines.append("<tr>" + "".join(f"<td>{_escape(cell)}" for cell in cells) + f"<td class='text missed'>{_escape(note)}")
     return "\n".join([*lines, "</table></div>"])

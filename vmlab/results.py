@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmlab.experiment import Experiment
-from vmlab.judge import Row, Verdict, judge, kernels_of, label
+from vmlab.judge import Row, Verdict, judge, kernels_of, label, speed
+from vmlab.machine import SLOW_NS
 
 #: Raised when the layout of the file changes: older ones are then measured again instead of read wrongly.
 FORMAT = 2
@@ -24,8 +25,8 @@ class Results:
     commands: list[str] = field(default_factory=list)
 
     def put(self, rows: list[Row], command: str) -> None:
-        """Takes rows in, in place of earlier ones of the same scheduler, machine and point."""
-        fresh = {row.key() for row in rows}
+        """Takes rows in, in place of earlier ones of the same scheduler, machine and point. A machine of more than two CPUs had half its speed once."""
+        fresh = {row.key() for row in rows} | {replace(row, instruction_ns=SLOW_NS).key() for row in rows if not speed(row)}
         self.rows = [row for row in self.rows if row.key() not in fresh] + rows
         if command not in self.commands:
             self.commands.append(command)
@@ -94,7 +95,8 @@ def table(experiment: Experiment, rows: list[Row], verdicts: list[Verdict]) -> s
     """The rows as text: one line per scheduler and parameter, with what each missed."""
     varied = experiment.varied([row.point for row in rows])
     machines = sorted({(row.cpus, row.kernel) for row in rows})
-    heads = ["scheduler", *(["CPUs", "kernel"] if len(machines) > 1 else []), *varied]
+    is_unusual = any(map(speed, rows))
+    heads = ["scheduler", *(["CPUs", "kernel"] if len(machines) > 1 else []), *(["an instruction ns"] if is_unusual else []), *varied]
     heads += [f"{column.title} {column.unit}".strip() for column in experiment.columns]
     missed: dict[tuple, list[str]] = {}
     for verdict in verdicts:
@@ -102,7 +104,8 @@ def table(experiment: Experiment, rows: list[Row], verdicts: list[Verdict]) -> s
             missed.setdefault(verdict.key(), []).append(verdict.text)
     lines = []
     for row in rows:
-        cells = [label(row), *([str(row.cpus), row.kernel] if len(machines) > 1 else []), *(str(row.point[name]) for name in varied)]
+        machine = [*([str(row.cpus), row.kernel] if len(machines) > 1 else []), *([str(row.instruction_ns)] if is_unusual else [])]
+        cells = [label(row), *machine, *(str(row.point[name]) for name in varied)]
         cells += [_cell(row, column.metric, column.digits) for column in experiment.columns]
         notes = missed.get(row.key(), [])
         if row.failed and not notes:
@@ -125,7 +128,7 @@ def verdict_lines(verdicts: list[Verdict]) -> list[str]:
     several = len(kernels_of(verdicts)) > 1
     groups: dict[tuple, list[Verdict]] = {}
     for verdict in verdicts:
-        who = label(verdict) + (f" on {verdict.kernel}" if several else "")
+        who = label(verdict) + (f" on {verdict.kernel}" if several else "") + (f" at {speed(verdict)}" if speed(verdict) else "")
         groups.setdefault((who, verdict.metric, verdict.reason), []).append(verdict)
     for (who, metric, reason), group in groups.items():
         kept = sum(1 for verdict in group if verdict.passed)

@@ -3,6 +3,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_what_was_measured_here_replaces_what_was_published(tmp_path):
     everything = results.load_all(tmp_path, "film")
     assert {found.point["count"]: found.metrics["loss"] for found in everything.rows} == {0: 1.0, 10: 5.0}
     assert everything.commands == ["./lab run film", "./lab run film --keep"]
+
+
+def test_what_four_cpus_did_at_half_their_speed_is_replaced():
+    """An instruction took 2 ns on every machine once: what is measured since then stands in its place, and beside what was chosen to be slower."""
+    was, now, slower = (replace(row(value, count=4), cpus=4, instruction_ns=ns) for value, ns in ((1.0, 2), (2.0, 1), (3.0, 8)))
+    everything = Results("film", [was, slower])
+    everything.put([now], "./lab run film --cpus 4")
+    assert {found.instruction_ns: found.metrics["loss"] for found in everything.rows} == {1: 2.0, 8: 3.0}
 
 
 def test_each_row_is_a_line_of_its_file(tmp_path):
