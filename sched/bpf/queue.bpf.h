@@ -7,7 +7,7 @@
 #ifndef LIMELIGHT_QUEUE_H
 #define LIMELIGHT_QUEUE_H
 
-/* Two slices and more: below that it is not worth another cache. */
+/* Below that, and below two slices, it is not worth another cache. */
 enum { MIGRATE_LAG_NS = 20000000 };
 
 /* A CPU whose pinned tasks have fallen behind is theirs for no longer than anybody is promised to wait (design, promise 5). */
@@ -186,7 +186,10 @@ static bool head_vtime(u64 queue, u64 *vtime)
 	return true;
 }
 
-/* Virtual time of the first of @class in the queue that @cpu shares; false where it is empty, as the count most often says: it is never too low. */
+/*
+ * Virtual time of the first of @class in the queue that @cpu shares; false where it is empty, as the count most often says. That may be too low for a
+ * moment, while one is moved to another queue: then somebody else runs for one more slice.
+ */
 static bool shared_head(s32 cpu, u32 class, u64 *vtime)
 {
 	return waiting[class_index(class)] && head_vtime(shared_queue(llc_of(cpu), class), vtime);
@@ -452,12 +455,12 @@ static bool looks_far(const struct cpu_ctx *cctx)
 }
 
 /*
- * The queue of another cache whose first task is more than MIGRATE_LAG_NS of virtual time before @vtime, or 0: where the CPUs of a cache have
- * less to do than those of another, the tasks of that one would fall behind for good.
+ * The queue of another cache whose first task is more than MIGRATE_LAG_NS and two slices of virtual time before @vtime, or 0: where the CPUs of a
+ * cache have less to do than those of another, the tasks of that one would fall behind for good.
  */
 static u64 queue_behind(s32 cpu, u32 class, u64 vtime)
 {
-	u64 first = vtime - MIGRATE_LAG_NS, head, queue = 0;
+	u64 first = vtime - longer(MIGRATE_LAG_NS, 2 * other_slice_max_ns), head, queue = 0;
 	u32 i;
 
 	bpf_for(i, 0, nr_llcs) {
