@@ -210,12 +210,12 @@ bool timers_wait_of_read(int fd, uint64_t *due)
 
 	if (!has_timers || !has(timers, fd))
 		return false;
+	*due = expiry_of(fd);
+	/* It may turn out to be none: the number is another file's now. */
+	if (!has(timers, fd))
+		return false;
 	/* Asked each time: the program may have changed it, or another one that has the same timer. */
 	flags = fcntl(fd, F_GETFL);
 	errno = error;
-	if (flags < 0 || flags & O_NONBLOCK)
-		return false;
-	*due = expiry_of(fd);
-	/* It may have turned out to be none. */
-	return has(timers, fd);
+	return flags >= 0 && !(flags & O_NONBLOCK);
 }

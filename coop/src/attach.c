@@ -293,7 +293,8 @@ static void listen_for_page(u64 now_ns)
 	if (fd >= 0)
 		close(fd);
 	if (error) {
-		hang_up(now_ns + REFUSED_RETRY_NS, error);
+		/* What this process is short of it may have again soon. */
+		hang_up(now_ns + (error == -EMFILE || error == -ENOMEM ? RETRY_NS : REFUSED_RETRY_NS), error);
 		return;
 	}
 	atomic_store(&attach_page, page);
