@@ -57,12 +57,48 @@ def test_libcoop_comes_and_goes_with_limelight(limelight: Path, tmp_path: Path) 
     assert files(tmp_path / "whole") == set()
 
 
+def source_tree(top: Path, *without: str) -> None:
+    """What an install of limelight and libcoop takes, at `top`."""
+    shutil.copytree(TOP / "packaging", top / "packaging")
+    shutil.copytree(TOP / "abi/include", top / "abi/include")
+    shutil.copytree(TOP / "coop", top / "coop", symlinks=True, ignore=shutil.ignore_patterns("tests", "__pycache__", *without))
+    shutil.copy2(TOP / "Cargo.toml", top)
+
+
+def test_what_is_built_of_older_sources_is_left_out(limelight: Path, tmp_path: Path) -> None:
+    """After an update of the sources alone: a library of an older version would find no limelight."""
+    subprocess.run(["make", "-s", "-C", TOP / "coop", "all"], check=True)
+    top = tmp_path / "top"
+    source_tree(top)
+    done = install(top, "--binary", limelight, destination=tmp_path / "current", folder=tmp_path)
+    assert "libcoop" in done.stdout and not done.stderr
+    (top / "coop/src/loop.c").touch()
+    done = install(top, "--binary", limelight, destination=tmp_path / "older", folder=tmp_path)
+    assert "coop-run are left out" in done.stderr and "older sources" in done.stderr
+    assert not [path for path in files(tmp_path / "older") if "coop" in path]
+
+
+def test_without_make_limelight_comes_and_goes_alone(limelight: Path, tmp_path: Path) -> None:
+    """It has no part in limelight itself: that is installed, and removed, with a word about the rest."""
+    top = tmp_path / "top"
+    source_tree(top)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "mktemp", "mkdir", "rm", "rmdir", "sed", "install", "cat"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    environment = {"PATH": str(tools), "DESTDIR": str(tmp_path / "whole"), "PREFIX": "/usr"}
+    done = subprocess.run([top / "packaging/install", "--binary", limelight], env=environment, capture_output=True, text=True, check=True)
+    assert "coop-run are left out" in done.stderr
+    assert "usr/bin/limelight" in files(tmp_path / "whole")
+    done = subprocess.run([top / "packaging/install", "--uninstall"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "make" in done.stderr
+    assert files(tmp_path / "whole") == set()
+
+
 def test_what_is_not_built_is_said_to_be_left_out(limelight: Path, tmp_path: Path) -> None:
     """Of a source tree in which libcoop is not built, or only in part, limelight is installed alone, with a word about the rest and what to do."""
     top = tmp_path / "top"
-    shutil.copytree(TOP / "packaging", top / "packaging")
-    shutil.copytree(TOP / "coop", top / "coop", ignore=shutil.ignore_patterns("build", "tests", "__pycache__"))
-    shutil.copy(TOP / "Cargo.toml", top)
+    source_tree(top, "build")
     (top / "coop/build").mkdir()
     (top / "coop/build/libcoop.a").touch()
     done = install(top, "--binary", limelight, destination=tmp_path / "whole", folder=tmp_path)
