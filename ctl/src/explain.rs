@@ -120,8 +120,14 @@ fn cooperation(view: &Value) -> String {
         text.push_str(&format!("\n  demoted: {}", reasons.join(", ")));
     }
     let beyond = parts(&[
-        ("ungrouped", "alone, though a group is named: the user has as many groups as each may"),
-        ("not_believed", "with a place and not believed: of a real-time class, or more than each user may have"),
+        (
+            "ungrouped",
+            "alone for now, though a group is named: the user has as many as each may, all are taken, or it has just moved",
+        ),
+        (
+            "not_believed",
+            "with a place and not believed: of a real-time class, more than each user may have, or all taken",
+        ),
     ]);
     for line in beyond {
         text.push_str(&format!("\n  threads: {line}"));
@@ -344,8 +350,9 @@ mod tests {
                         demoted: 2 ran on after the slice, 1 slept other than by libcoop, 1 ahead of the share\n";
         assert!(demoted.ends_with(expected), "{demoted}");
         let beyond = of(100, CooperativeProcess { ungrouped: Some(2), not_believed: Some(9), ..one });
-        let expected = "1 in good standing\n  threads: 2 alone, though a group is named: the user has as many groups as each may\n  \
-                        threads: 9 with a place and not believed: of a real-time class, or more than each user may have\n";
+        let expected = "1 in good standing\n  \
+                        threads: 2 alone for now, though a group is named: the user has as many as each may, all are taken, or it has just moved\n  \
+                        threads: 9 with a place and not believed: of a real-time class, more than each user may have, or all taken\n";
         assert!(beyond.ends_with(expected), "{beyond}");
         let none = of(100, CooperativeProcess::default());
         assert!(none.ends_with("\n  cooperative (libcoop), and none of its threads takes part now\n"), "{none}");

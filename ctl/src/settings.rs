@@ -77,18 +77,19 @@ pub struct RunArgs {
         value_parser = millis(&bounds::PERIOD_NS), allow_negative_numbers = true)]
     period_ms: f64,
     /// Shortest slice of everybody else, in ms, 0.1 to 5, on one CPU; twice that on two, three times on four, four times on eight or
-    /// more. Longer saves switches, and makes a round among many longer than --period-ms. With hundreds waiting on a CPU slices are
-    /// shorter all the same.
+    /// more. Longer saves switches, and makes a round among many longer than --period-ms. Slices are
+    /// shorter all the same where a round would take more than 350 ms: with hundreds waiting on a CPU, or with as few as a long one takes.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().fair_slice_min_ns),
         value_parser = millis(&bounds::FAIR_SLICE_MIN_NS), allow_negative_numbers = true)]
     fair_slice_min_ms: f64,
     /// How long a cooperative thread (libcoop) may run on after the slice that it was told until it is preempted and its releases are not
-    /// kept any more (coop_slack), in ms, 0.1 to 10. Longer forgives longer steps between its calls, and makes others' timers late by as much.
+    /// kept any more (coop_slack), in ms, 0.1 to 10. Longer forgives longer steps between its calls, and makes others' timers late by as much; shorter demotes who has longer ones.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().coop_slack_ns),
         value_parser = millis(&bounds::COOP_SLACK_NS), allow_negative_numbers = true)]
     coop_slack_ms: f64,
     /// By how much CPU, in ms, 1 to 100, and its slice, a cooperative thread may be ahead of its fair share until its releases are not kept. Longer
-    /// keeps those of who has much to do at once, at the expense of everybody else on its CPU for as long.
+    /// keeps those of who has much to do at once, at the expense of everybody else on its CPU for as long; and a thread begins so far ahead, so what
+    /// it does beside its releases begins later.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().coop_ahead_ns),
         value_parser = millis(&bounds::COOP_AHEAD_NS), allow_negative_numbers = true)]
     coop_ahead_ms: f64,

@@ -308,7 +308,8 @@ impl<K: Kernel> Session<'_, K> {
             Request::Status => Ok(Question::Status(Box::new(self.status()), self.core.snapshot()?)),
             Request::Explain { pid } => {
                 let reservation = self.reserve.as_ref().and_then(|reserve| reserve.of(kernel, pid));
-                let standing = Some(kernel.standing_reader()?);
+                // Without it, in want of descriptors say, the rest can be told.
+                let standing = kernel.standing_reader().ok();
                 let held = Held { reservation, login_left_ns: kernel.login_left_ns(pid), standing };
                 Ok(Question::Explain(pid, Box::new(self.core.state().clone()), held))
             }
