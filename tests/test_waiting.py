@@ -3,6 +3,7 @@
 
 import json
 from dataclasses import replace
+from statistics import mode
 
 import pytest
 
@@ -130,8 +131,8 @@ def test_who_serves_the_person_does_not_wait_for_the_kernels_workers(guest: Gues
     seen = _recorded(guest, client, 8)
     # Where preemption is off no scheduler can help: drain_vmap_area_work keeps a lock for up to 2.3 ms (traced), and at how many wake-ups it does is by the
     # phase that the two have got to, of 1,600 from two to more than sixteen. So these do not count.
-    least = min(seen["depth_ns"])
-    waits = sorted(wait for wait, depth in zip(seen["dispatch_ns"], seen["depth_ns"], strict=True) if depth == least)
+    usual = mode(seen["depth"])
+    waits = sorted(wait for wait, depth in zip(seen["dispatch_ns"], seen["depth"], strict=True) if depth <= usual)
     assert len(waits) > 800
     assert waits[len(waits) * 99 // 100] / 1e6 <= WORKERS_MS
 

@@ -186,7 +186,12 @@ void samples_add(struct samples *samples, uint64_t value_ns)
 
 void samples_write(FILE *out, const char *name, const struct samples *samples)
 {
-	fprintf(out, "\"%s_ns\": [", name);
+	samples_write_in(out, name, "_ns", samples);
+}
+
+void samples_write_in(FILE *out, const char *name, const char *unit, const struct samples *samples)
+{
+	fprintf(out, "\"%s%s\": [", name, unit);
 	for (size_t i = 0; i < samples->count; i++)
 		fprintf(out, "%s%" PRIu64, i ? "," : "", samples->values[i]);
 	fputc(']', out);

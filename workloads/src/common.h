@@ -76,5 +76,7 @@ struct samples {
 void samples_add(struct samples *samples, uint64_t value_ns);
 /* Writes `"name_ns": [..]` without a line break. */
 void samples_write(FILE *out, const char *name, const struct samples *samples);
+/* The same of what is no time: `unit` is written behind the name. */
+void samples_write_in(FILE *out, const char *name, const char *unit, const struct samples *samples);
 
 #endif

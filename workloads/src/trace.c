@@ -233,7 +233,7 @@ void trace_write(FILE *out, const struct trace *trace)
 		}
 		if (trace->keeps_depths) {
 			fputs(", ", out);
-			samples_write(out, "depth", &group->depth);
+			samples_write_in(out, "depth", "", &group->depth);
 		}
 		fprintf(out, ", \"voluntary\": %" PRIu64 ", \"forced\": %" PRIu64 "}", group->voluntary, group->forced);
 	}

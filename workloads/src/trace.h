@@ -6,9 +6,9 @@
  * an effective quantum is the time from that to the switch away, for whatever reason; a switch is voluntary when the task
  * could not have gone on (its state is not R).
  *
- * The depth of a wake-up is how often preemption was off in the code that woke the task (0x10 more while it served interrupts),
- * its own locks included: where a task is woken on the CPU that it waits for, one of more than the least depth began where no
- * scheduler could have helped it.
+ * The depth of a wake-up is how often preemption was off in the code that woke the task, its own locks included (0x10 more in softirqs, and where
+ * one interrupt came in another; of an interrupt it is that of the code it came in): where a task is woken on the CPU that it waits for, one of more
+ * than the usual depth began where no scheduler could have helped it.
  */
 #ifndef LIMELIGHT_WORKLOADS_TRACE_H
 #define LIMELIGHT_WORKLOADS_TRACE_H

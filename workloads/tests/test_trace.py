@@ -64,9 +64,9 @@ class TestTrace(unittest.TestCase):
         """With --depths each wake-up says how deep the code was that it interrupted: preemption off, three locks, or serving interrupts."""
         deep = TRACE.replace("d..2. 2.000000: sched_waking: comm=x", "dNH3. 2.000000: sched_waking: comm=x").replace("d..2. 2.000300", "d.h5. 2.000300")
         app = analyse(deep, "--depths", "app=100")["groups"]["app"]
-        self.assertEqual(app["depth_ns"], [2, 0x13, 5])
+        self.assertEqual(app["depth"], [2, 0x13, 5])
         self.assertEqual(len(app["dispatch_ns"]), 3)
-        self.assertNotIn("depth_ns", self.app)
+        self.assertNotIn("depth", self.app)
 
     def test_names_cannot_forge_fields(self) -> None:
         """A task that calls itself "x pid=7" is still found by its own pid, and does not speak for task 7."""
