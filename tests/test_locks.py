@@ -165,7 +165,7 @@ def test_a_cooperative_thread_does_not_wait_for_khugepaged_longer_than_that_runs
 
 @on(LIMELIGHT)
 def test_nobody_waits_for_khugepaged_for_longer_than_that_and_its_turn_take(guest: Guest) -> None:
-    """The same of a program that is nothing to anybody: sixteen compilers waited for 2 s, while khugepaged had its weight's 5 ms in each 0.7 s."""
+    """The same of a program that is nothing to anybody: it waited for 0.7 s where khugepaged was lent nothing, and went by its weight until it was rescued."""
     _wait_for_khugepaged(guest, "")
 
 
