@@ -122,29 +122,27 @@ static bool may_be_lent(const struct task_struct *holder, struct task_ctx *of_ho
 }
 
 /*
- * Is it nothing to @p, of @tctx, who holds its lock, which is at @address? Most lend to kernel threads only; a cooperative thread also to who gets
- * it next, if that is one.
+ * Does @p, of @tctx, lend to whoever gets its lock next, too? Most lend only to a kernel thread that holds it: where they were remembered as who
+ * wants the lock, a HuC task that waits with them would be forgotten.
  */
-static bool is_nothing_to(const struct task_struct *p, const struct task_ctx *tctx, u64 address)
+static bool lends_to_next(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	if (is_above(p) || is_huc_class(tctx->class) || tctx->coop.cell)
-		return false;
-	return !address || !(BPF_CORE_READ((struct task_struct *)address, flags) & PF_KTHREAD);
+	return is_above(p) || is_huc_class(tctx->class) || tctx->coop.cell;
 }
 
 /* @p goes to sleep for a lock: its holder has its class from now on. If it waits, this CPU takes it at
  * its next dispatch (raise_holder): after who was put straight behind the running task, if somebody was. */
 static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 {
+	bool to_next = lends_to_next(p, tctx);
 	u64 address = holder_of_lock(tctx);
 	u32 pid = p->pid;
 	struct task_struct *holder;
 	struct task_ctx *of_holder;
 
-	if (is_nothing_to(p, tctx, address))
-		return;
-	bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, BPF_ANY);
-	if (!address)
+	if (to_next)
+		bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, BPF_ANY);
+	if (!address || !(to_next || BPF_CORE_READ((struct task_struct *)address, flags) & PF_KTHREAD))
 		return;
 	holder = bpf_task_from_pid(BPF_CORE_READ((struct task_struct *)address, pid));
 	if (!holder)
