@@ -7,20 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on, rare
+from tests.playing import JAIN, KEPT, OTHERS, a_player
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
 PLAYERS = 8
-OTHERS = 4
 #: The bounds of the paper's successor, in ms: an event of 0.1 ms is not interrupted, and the timers of several may come due at once.
 LATE_P99_MS = 0.5
 LATE_WORST_MS = 1.0
 #: Beside a worker of the kernel's: the scheduler's part of it at its worst.
 WORKER_WORST_MS = 0.5
-#: Of the timers due, those of a thread in good standing.
-KEPT = 0.99
-#: And of one that is demoted at one timer in 75, that one and the next may not be: 0.98. Where a tenth of the slack demoted it on probation, 0.90.
+#: Of the timers due, those of one that is demoted at one in 75, that and the next may not be: 0.98. Where a tenth of the slack demoted it on probation, 0.90.
 BELIEVED = 0.95
 #: And of one whose timers take more than its share.
 PROMPT = 0.5
@@ -28,7 +26,6 @@ PROMPT = 0.5
 WAIT_S = 1.0
 #: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
 UNTIL_KEPT_S = 3.0
-JAIN = 0.98
 #: Until the scheduler is loaded beside one that takes half of the CPU, 23.4 s, and a fifth for its next growth.
 LOADED_BESIDE_S = 28
 #: So long plays who outlives the daemon, and has eight seconds of the promise at least.
@@ -46,11 +43,6 @@ def _uptime_s(guest: Guest) -> float:
     return float(guest.check("cut -d' ' -f1 /proc/uptime"))
 
 
-def _player(number: int, *options: str) -> str:
-    # No period is a multiple of another, so that the timers meet in all ways.
-    return ",".join(["--seconds=3", f"--period-us={20000 + 1117 * number}", f"--seed={number + 1}", *options])
-
-
 def _assert_timely(player: dict) -> None:
     assert 0 <= player["until_kept_ns"] <= UNTIL_KEPT_S * 1e9
     assert player["kept"] >= KEPT * player["timers"] > 0
@@ -62,7 +54,7 @@ def _assert_timely(player: dict) -> None:
 @on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
 def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
     """Eight players that could each take all the CPU and four others: every timer within 1 ms of its time, and the CPU is shared evenly."""
-    players = _play(guest, kind, OTHERS, *(_player(number) for number in range(PLAYERS)))
+    players = _play(guest, kind, OTHERS, *(a_player(number) for number in range(PLAYERS)))
     for player in players:
         _assert_timely(player)
     assert jain([player["cpu_ns"] for player in players]) >= JAIN
@@ -73,7 +65,7 @@ def test_a_release_is_kept_at_full_load(guest: Guest, kind: str) -> None:
 def test_a_release_is_kept_by_the_papers_policy_alone(guest: Guest) -> None:
     """The same beside four bursty ones under `--policy coop`, which rates nobody and reserves nothing."""
     guest.start_limelight("--policy", "coop")
-    for player in guest.script("adaptive", "bursty", OTHERS, *(_player(number) for number in range(PLAYERS))):
+    for player in guest.script("adaptive", "bursty", OTHERS, *(a_player(number) for number in range(PLAYERS))):
         _assert_timely(player)
 
 
@@ -82,14 +74,14 @@ def test_a_release_is_kept_where_others_move_between_cpus(guest: Guest) -> None:
     """Sixteen players on four CPUs beside eight compilers, which CPUs take from each other: every timer within 1 ms of its time. A CPU that another
     one has taken a task from has a clock that stands still (now_in_timer() in sched/bpf): slices ended 4 ms late. Events are of 25 us: a busy
     CPU has half the speed of one alone here, and an event of 0.1 ms is not interrupted for 0.2."""
-    for player in _play(guest, "make", 8, *(_player(number, "--event-us=25") for number in range(16))):
+    for player in _play(guest, "make", 8, *(a_player(number, "--event-us=25") for number in range(16))):
         assert player["kept"] >= KEPT * player["timers"] > 0
         assert player["worst"] <= LATE_WORST_MS
 
 
 def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
     """Players of one group whose events take 50 to 200 us each run as many of them, and together get what they would get alone."""
-    players = _play(guest, "spinning", OTHERS, *(_player(n, f"--event-us={50 * (n + 1)}", "--group=7") for n in range(4)))
+    players = _play(guest, "spinning", OTHERS, *(a_player(n, f"--event-us={50 * (n + 1)}", "--group=7") for n in range(4)))
     assert jain([player["events"] for player in players]) >= JAIN
     # Half of 3 s, and a little for the timers, which come before the others' turns.
     assert 1.4e9 <= sum(player["cpu_ns"] for player in players) <= 1.7e9
@@ -100,7 +92,7 @@ def test_a_group_shares_by_its_own_measure(guest: Guest) -> None:
 def test_weights_divide_the_cpu_among_cooperative_threads(guest: Guest) -> None:
     """Of four players each of another nice value every one has the CPU by its weight, as the kernel's scheduler would have it, and all their timers."""
     weights = {0: 1024, 3: 526, 5: 335, 8: 172}
-    players = _play(guest, "spinning", OTHERS, *(f"nice:{nice},{_player(number)}" for number, nice in enumerate(weights)))
+    players = _play(guest, "spinning", OTHERS, *(f"nice:{nice},{a_player(number)}" for number, nice in enumerate(weights)))
     assert jain([player["cpu_ns"] / weight for player, weight in zip(players, weights.values())]) >= JAIN
     for player in players:
         _assert_timely(player)
@@ -110,7 +102,7 @@ def test_weights_divide_the_cpu_among_cooperative_threads(guest: Guest) -> None:
 def test_a_weight_that_changes_counts_from_then_on(guest: Guest) -> None:
     """One of two players becomes nicer by 5 in the middle of its 8 s: before, each has a sixth of the CPU, and after, each by its weight; and both have all
     their timers, those after the change, too."""
-    players = _play(guest, "spinning", OTHERS, _player(0, "--seconds=8"), f"renice:5@4,{_player(1, '--seconds=8')}")
+    players = _play(guest, "spinning", OTHERS, a_player(0, "--seconds=8"), f"renice:5@4,{a_player(1, '--seconds=8')}")
     before_after = 335 / (5 * 1024 + 335), 1024 / (5 * 1024 + 335)
     expected = [1 / 6 + before_after[1], 1 / 6 + before_after[0]]
     print(players)
@@ -125,7 +117,7 @@ def test_a_light_cgroups_player_has_its_share_and_its_timers(guest: Guest) -> No
     """Of two players the one whose cgroup weighs a tenth of the other's has a tenth of that one's CPU, and either has all its timers: those of the light one
     take a seventh of its share."""
     guest.check("echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; cd /sys/fs/cgroup; mkdir heavy light; echo 100 >heavy/cpu.weight; echo 10 >light/cpu.weight")
-    players = _play(guest, "spinning", OTHERS, f"cgroup:heavy,{_player(0, '--seconds=6')}", f"cgroup:light,{_player(1, '--seconds=6', '--timer-us=50')}")
+    players = _play(guest, "spinning", OTHERS, f"cgroup:heavy,{a_player(0, '--seconds=6')}", f"cgroup:light,{a_player(1, '--seconds=6', '--timer-us=50')}")
     print(players)
     # Of some 60 slices that it has in this time a few more or less; of equals it would be 0.6.
     assert jain([player["cpu_ns"] / weight for player, weight in zip(players, (100, 10))]) >= JAIN
@@ -152,8 +144,8 @@ def test_two_users_share_a_group_by_a_token(guest: Guest, cgroups: tuple[str, st
     """A player is handed a token for another user's group: they run as many events, though one's take four times as long, and together get what they would
     get alone, as two of one user do; also where each user has a cgroup."""
     guest.check("echo +cpu >/sys/fs/cgroup/cgroup.subtree_control")
-    players = _two_users(guest, cgroups[0] + _player(0, "--event-us=50", "--group=7", f"--share={TOKEN}"),
-                         cgroups[1] + _player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
+    players = _two_users(guest, cgroups[0] + a_player(0, "--event-us=50", "--group=7", f"--share={TOKEN}"),
+                         cgroups[1] + a_player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
     assert jain([player["events"] for player in players]) >= JAIN
     # A third of 3 s, two of six; a cgroup counts as one of the four others does. And a little for the timers, which come before the others' turns.
     assert 0.93e9 <= sum(player["cpu_ns"] for player in players) <= 1.13e9
@@ -164,7 +156,7 @@ def test_two_users_share_a_group_by_a_token(guest: Guest, cgroups: tuple[str, st
 @pytest.mark.everywhere
 def test_the_same_number_of_another_user_is_another_group(guest: Guest) -> None:
     """Without a token each of two users has a group 7 of its own: the one's events are three times as many as the other's, which take four times as long."""
-    one, other = _two_users(guest, _player(0, "--event-us=50", "--group=7"), _player(1, "--event-us=200", "--group=7"))
+    one, other = _two_users(guest, a_player(0, "--event-us=50", "--group=7"), a_player(1, "--event-us=200", "--group=7"))
     assert one["events"] >= ALONE * other["events"]
 
 
@@ -189,7 +181,7 @@ def test_who_was_let_in_goes_on_without_its_owner(guest: Guest) -> None:
     guest.check("mkdir -p -m 1777 /run/test")
     # It ends a second before those begin to count, and after they have joined, or they would say so.
     guest.background(f"adaptive --seconds=3 --event-us=0 --group=7 --share={TOKEN}", user="person")
-    one, other = _two_users(guest, _player(0, "--event-us=50", "--group=7"), _player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
+    one, other = _two_users(guest, a_player(0, "--event-us=50", "--group=7"), a_player(1, "--event-us=200", "--group=5", f"--join={TOKEN}"))
     assert one["events"] >= ALONE * other["events"]
     _assert_timely(one)
     _assert_timely(other)
@@ -203,7 +195,7 @@ def test_a_guest_that_calls_no_more_does_not_live_on_the_group(guest: Guest) -> 
     guest.check("mkdir -p -m 1777 /run/test")
     # It is let in before it begins with that event, or would say so.
     guest.background(f"runuser -u nobody -- adaptive --seconds=60 --event-us=1000000 --frame-us=10000000 --group=5 --join={TOKEN}")
-    owner, = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7', '--seconds=12', f'--share={TOKEN}')}")
+    owner, = _play(guest, "spinning", OTHERS, f"{OWNER},{a_player(0, '--event-us=50', '--group=7', '--seconds=12', f'--share={TOKEN}')}")
     # One of six that want the CPU, for 12 s: 1.98 s of 2. The guest had nearly all of that where what it had said last was believed.
     assert owner["cpu_ns"] >= 0.95 * 12e9 / 6
     # At each of its own calls, once for a second of CPU, the guest is a member like others: the owner may come to the place in the order of virtual time that
@@ -220,8 +212,8 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
     guest.background(f"adaptive --seconds=120 --event-us=0 --group=7 --share={TOKEN}", user="person")
     killed = f"runuser -u nobody -- timeout -s KILL 0.3 adaptive --event-us=50 --group=5 --join={TOKEN}; [ $? = 137 ]"
     guest.check(f"for i in $(seq 40); do {killed} || exit 1; done")
-    one, other = _play(guest, "spinning", OTHERS, f"{OWNER},{_player(0, '--event-us=50', '--group=7')}",
-                       f"{GUEST},{_player(1, '--event-us=200', '--group=5', f'--join={TOKEN}')}")
+    one, other = _play(guest, "spinning", OTHERS, f"{OWNER},{a_player(0, '--event-us=50', '--group=7')}",
+                       f"{GUEST},{a_player(1, '--event-us=200', '--group=5', f'--join={TOKEN}')}")
     assert jain([one["events"], other["events"]]) >= JAIN
     _assert_timely(one)
     _assert_timely(other)
@@ -242,7 +234,7 @@ def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -
     guest.wait_for(lambda: sum(one["processes"] for one in guest.status()["cooperative"]["users"]) == 4 * GROUPS, "they have their pages", 30)
     # Each has its timer once a second, and calls then.
     guest.check("sleep 3")
-    players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{_player(n, f'--event-us={50 * 4 ** n}', '--group=7')}" for n in range(2)))
+    players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{a_player(n, f'--event-us={50 * 4 ** n}', '--group=7')}" for n in range(2)))
     print(players)
     assert jain([player["events"] for player in players]) >= JAIN
 
@@ -252,7 +244,7 @@ def test_a_group_shares_by_its_own_measure_over_several_cpus(guest: Guest) -> No
     """Players of one group on two of four CPUs, whose events take twice as long on one as on the other, run as many of them, and together get what they
     would get alone: of twelve programs on four CPUs a third of one each. Where each CPU's go by themselves the Jain index is 0.88. An event of 50 us
     takes 160 of a busy CPU's time here, and one of 200 twice as much."""
-    programs = [f"cpu:{cpu},{_player(number, f'--event-us={event_us}', '--group=7')}"
+    programs = [f"cpu:{cpu},{a_player(number, f'--event-us={event_us}', '--group=7')}"
                 for number, (cpu, event_us) in enumerate(((1, 50), (1, 50), (3, 200), (3, 200)))]
     players = _play(guest, "spinning", 8, *programs)
     print(players)
@@ -268,7 +260,7 @@ def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
     """On each of two of four CPUs a player is in a group with another user's by a token: those that share a CPU run as many events, though one's take four
     times as long. A group is one CPU's. Events are of 12 and 50 us: a busy CPU has half the speed here."""
     guest.check("mkdir -p -m 1777 /run/test")
-    programs = [f"{user},cpu:{cpu},{_player(2 * cpu + number, f'--event-us={event_us}', f'--group={group}', f'--{how}={TOKEN}-{cpu}')}"
+    programs = [f"{user},cpu:{cpu},{a_player(2 * cpu + number, f'--event-us={event_us}', f'--group={group}', f'--{how}={TOKEN}-{cpu}')}"
                 for cpu in (1, 3) for number, (user, event_us, group, how) in enumerate(((OWNER, 12, 7, "share"), (GUEST, 50, 5, "join")))]
     players = _play(guest, "spinning", 2 * PLAYERS, *programs)
     for pair in (players[:2], players[2:]):
@@ -278,8 +270,8 @@ def test_two_users_share_a_group_on_each_of_four_cpus(guest: Guest) -> None:
 
 def test_who_yields_late_is_late_alone(guest: Guest) -> None:
     """One of eight players takes up to 10 ms more at one timer in ten: it is demoted, and no other's timer is late by more than the slack."""
-    others = [_player(number) for number in range(PLAYERS - 1)]
-    *players, culprit = _play(guest, "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=100", "--late-us=10000"))
+    others = [a_player(number) for number in range(PLAYERS - 1)]
+    *players, culprit = _play(guest, "spinning", OTHERS, *others, a_player(PLAYERS, "--late-pm=100", "--late-us=10000"))
     assert culprit["worst"] > LATE_WORST_MS
     for player in players:
         assert player["p99"] <= LATE_P99_MS + 1.0
@@ -293,8 +285,8 @@ def test_who_yields_late_is_late_alone(guest: Guest) -> None:
 def test_the_slack_is_what_it_was_set_to(guest: Guest, slack_ms: int, overruns: bool) -> None:
     """One of eight players takes up to 4 ms more at one timer in ten: that is more than a slack of 1 ms, and none of 6 is exceeded."""
     guest.start_limelight(f"--coop-slack-ms={slack_ms}")
-    others = [_player(number) for number in range(PLAYERS - 1)]
-    guest.script("adaptive", "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=100", "--late-us=4000"))
+    others = [a_player(number) for number in range(PLAYERS - 1)]
+    guest.script("adaptive", "spinning", OTHERS, *others, a_player(PLAYERS, "--late-pm=100", "--late-us=4000"))
     assert (guest.status()["counters"]["coop_overran"] > 0) is overruns
 
 
@@ -302,8 +294,8 @@ def test_the_slack_is_what_it_was_set_to(guest: Guest, slack_ms: int, overruns: 
 def test_who_sleeps_elsewhere_loses_what_it_slept_through(guest: Guest) -> None:
     """One of eight players sleeps up to 10 ms at one timer in ten without having said so: it is demoted each time, until its next call, which is in time
     again for nearly all of its timers; and no other is late for it."""
-    others = [_player(number) for number in range(PLAYERS - 1)]
-    *players, culprit = _play(guest, "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=100", "--late-us=10000", "--sleeps"))
+    others = [a_player(number) for number in range(PLAYERS - 1)]
+    *players, culprit = _play(guest, "spinning", OTHERS, *others, a_player(PLAYERS, "--late-pm=100", "--late-us=10000", "--sleeps"))
     naps = culprit["timers"] / 10
     assert guest.status()["counters"]["coop_slept"] >= naps / 2
     assert culprit["kept"] >= 0.8 * culprit["timers"] > 0
@@ -328,8 +320,8 @@ def test_no_other_user_reaches_a_page(guest: Guest) -> None:
 def test_who_yielded_late_is_punished_for_no_more_than_that(guest: Guest) -> None:
     """One of eight players takes up to 3 ms more at one timer in fifty; its events take 0.4 ms, which is within the slack, and more than the part of it that
     is left on probation. So it is late where it was demoted, and for one release after that, and keeps the others; and no other is late for it."""
-    others = [_player(number, "--seconds=8") for number in range(PLAYERS - 1)]
-    *players, culprit = _play(guest, "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=20", "--late-us=3000", "--event-us=400", "--seconds=8"))
+    others = [a_player(number, "--seconds=8") for number in range(PLAYERS - 1)]
+    *players, culprit = _play(guest, "spinning", OTHERS, *others, a_player(PLAYERS, "--late-pm=20", "--late-us=3000", "--event-us=400", "--seconds=8"))
     assert culprit["kept"] >= BELIEVED * culprit["timers"] > 0
     for player in players:
         assert player["kept"] >= KEPT * player["timers"] > 0
@@ -339,8 +331,8 @@ def test_who_yielded_late_is_punished_for_no_more_than_that(guest: Guest) -> Non
 @pytest.mark.everywhere
 def test_who_always_yields_late_loses_the_slack(guest: Guest) -> None:
     """One of eight players takes 20 ms more at every timer: after the first few no other's timer has to wait for its slack to be over."""
-    others = [_player(number) for number in range(PLAYERS - 1)]
-    *players, _ = _play(guest, "spinning", OTHERS, *others, _player(PLAYERS, "--late-pm=1000", "--late-us=20000"))
+    others = [a_player(number) for number in range(PLAYERS - 1)]
+    *players, _ = _play(guest, "spinning", OTHERS, *others, a_player(PLAYERS, "--late-pm=1000", "--late-us=20000"))
     for player in players:
         # As beside nobody who is late; the slack would be 1 ms more.
         assert player["p99"] <= LATE_P99_MS
@@ -382,7 +374,7 @@ def test_who_was_ahead_is_believed_again_when_its_class_has_caught_up(guest: Gue
 @on(replace(LIMELIGHT, **FOUR))
 def test_a_thread_stays_on_its_cpu_and_shares_it(guest: Guest) -> None:
     """On four CPUs twelve players spread evenly, and share evenly beside sixteen others; ten times a second each is seen on the CPU it was on at first."""
-    players = _play(guest, "spinning", 2 * PLAYERS, *(_player(number) for number in range(12)))
+    players = _play(guest, "spinning", 2 * PLAYERS, *(a_player(number) for number in range(12)))
     assert [player["cpus"] for player in players] == [1] * 12
     assert jain([player["cpu_ns"] for player in players]) >= JAIN
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
@@ -459,7 +451,7 @@ def test_a_page_full_of_nonsense_harms_nobody(guest: Guest) -> None:
     daemon = guest.start_limelight()
     for seed in range(1, 4):
         guest.background(f"vandal 8 {seed}", user="person")
-    players = guest.script("adaptive", "spinning", OTHERS, *(_player(number) for number in range(PLAYERS)))
+    players = guest.script("adaptive", "spinning", OTHERS, *(a_player(number) for number in range(PLAYERS)))
     assert guest.state() == "enabled"
     assert guest.is_running(daemon)
     for player in players:
@@ -504,7 +496,7 @@ def test_ten_thousand_threads_of_a_user_make_nobody_late(guest: Guest) -> None:
     guest.start_limelight()
     guest.background(f"prlimit --nproc={2 * CROWD} runuser -u person -- crowd {CROWD}")
     guest.wait_for(lambda: int(guest.check("cut -d/ -f2 /proc/loadavg").split()[0]) >= CROWD, "they are all there", 120)
-    players = _play(guest, "spinning", OTHERS, *(_player(number) for number in range(4)))
+    players = _play(guest, "spinning", OTHERS, *(a_player(number) for number in range(4)))
     print(players)
     for player in players:
         assert player["kept"] >= KEPT * player["timers"] > 0
@@ -520,7 +512,7 @@ def test_who_is_always_due_makes_nobody_late(guest: Guest, life_ms: int) -> None
     guest.start_limelight()
     guest.background(f"dueflood 20 {life_ms}", user="person")
     guest.wait_for(lambda: len(guest.run("pgrep -x dueflood >/dev/null && ls /proc/$(pgrep -x dueflood)/task").stdout.split()) > 10, "it floods", 30)
-    for player in _play(guest, "spinning", OTHERS, *(_player(number) for number in range(4))):
+    for player in _play(guest, "spinning", OTHERS, *(a_player(number) for number in range(4))):
         assert player["kept"] >= KEPT * player["timers"] > 0
         assert player["worst"] <= 3.0
 
@@ -541,7 +533,7 @@ def test_who_sleeps_until_the_past_interrupts_nobody(guest: Guest) -> None:
     guest.start_limelight()
     sleepers = guest.background("dueflood 20 0")
     before = guest.status()["counters"]
-    _play(guest, "spinning", 4, *(_player(number) for number in range(4)))
+    _play(guest, "spinning", 4, *(a_player(number) for number in range(4)))
     after = guest.status()["counters"]
     guest.check(f"kill {sleepers}")
     # For 10 s slices of 20 ms / 8, and 50 timers a second of each player.
@@ -555,7 +547,7 @@ def test_to_change_where_a_thread_may_run_is_no_sleep(guest: Guest) -> None:
     guest.start_limelight()
     before = guest.status()["counters"]
     guest.background("python3 /root/in/guest/mover.py adaptive 4 1000")
-    players = guest.script("adaptive", "spinning", 8, *(_player(number) for number in range(4)))
+    players = guest.script("adaptive", "spinning", 8, *(a_player(number) for number in range(4)))
     after = guest.status()["counters"]
     print({name: after[name] - before[name] for name in after if name.startswith("coop_")}, [(one["kept"], one["timers"], one["worst"]) for one in players])
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)

@@ -6,15 +6,12 @@ import json
 import pytest
 
 from tests.guests import DESKTOP, LIMELIGHT, Guest, jain, on, rare
+from tests.playing import JAIN, KEPT, OTHERS, a_player
 
 MACHINES = [LIMELIGHT]
-#: As in test_coop.py: releases kept, of a thread in good standing; and how even shares are.
-KEPT = 0.99
-#: Of one that may be ahead of its class for a moment (rule 3), as one of four was in some runs: for a release or two. Where a preemption demoted it, it
-#: was 0.1 to 0.2.
+#: Of the timers due, those of one that may be ahead of its class for a moment (rule 3), as one of four was in some runs: for a release or two. Where a
+#: preemption demoted it, it was 0.1 to 0.2.
 BELIEVED = 0.95
-JAIN = 0.98
-OTHERS = 4
 #: A fifth of the slack: a client that is woken, and perhaps the X server before it, had 0.08 at p99; where it waits for the slack, 0.39.
 AT_ONCE_MS = 0.2
 #: What a thread has of the CPU by its nice value, as the kernel has it.
@@ -22,11 +19,6 @@ HEAVY, LIGHT = 1024, 335
 LIGHT_NICE = 5
 #: So long plays a group.
 GROUP_S = 6
-
-
-def _player(number: int, *options: str) -> str:
-    # No period is a multiple of another, so that the timers meet in all ways.
-    return ",".join(["--seconds=3", f"--period-us={20000 + 1117 * number}", f"--seed={number + 1}", *options])
 
 
 def _start_used_client(guest: Guest, *options: str) -> int:
@@ -54,7 +46,7 @@ def test_a_more_urgent_class_waits_for_no_slack(guest: Guest) -> None:
     """A client that the person uses wakes every 5.5 ms beside four players that yield up to 0.6 ms after their slices, which is within the slack: it has the
     CPU at once, and they, preempted in the middle of what they do, are in good standing as ever."""
     client = _start_used_client(guest, "--work-us 50 --period-us 5503 --period-work-us 2000 --out /run/test/used.json")
-    _play_undemoted(guest, *(_player(number, "--event-us=600") for number in range(4)))
+    _play_undemoted(guest, *(a_player(number, "--event-us=600") for number in range(4)))
     guest.check(f"kill {client}; until [ -s /run/test/used.json ]; do sleep 0.1; done")
     # The last 5.5 s, with the 3 that count: of those in which they played one in a hundred may be later.
     late = sorted(json.loads(guest.check("cat /run/test/used.json"))["lateness_ns"][-1000:])
@@ -75,7 +67,7 @@ def test_the_end_of_a_guaranteed_share_demotes_nobody(guest: Guest) -> None:
 
 
 def _member(number: int, *options: str) -> str:
-    return _player(number, f"--seconds={GROUP_S}", "--group=7", *options)
+    return a_player(number, f"--seconds={GROUP_S}", "--group=7", *options)
 
 
 def _assert_due(cpu_ns: float, part: float) -> None:

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the tests of cooperative threads have in common: the players that they run, and how good is good enough."""
+
+#: Ordinary programs that run beside the players.
+OTHERS = 4
+#: Of the timers due, those of a thread in good standing.
+KEPT = 0.99
+#: How even shares are.
+JAIN = 0.98
+
+
+def a_player(number: int, *options: str) -> str:
+    """The arguments of one player of several, for 3 s unless an option says otherwise."""
+    # No period is a multiple of another, so that the timers meet in all ways.
+    return ",".join(["--seconds=3", f"--period-us={20000 + 1117 * number}", f"--seed={number + 1}", *options])
