@@ -107,11 +107,11 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 	u32 number;
 
 	withdraw_coop(tctx);
-	/* A guest that calls no more would stay. */
-	if (tctx->coop.is_guest) {
+	/* A guest that calls no more would stay; and its class or weight may be another one. */
+	if (tctx->coop.is_guest || (tctx->coop.group && tctx->coop.kind != kind_of(p, tctx))) {
 		number = number_of_page(p, tctx);
-		if (is_consent_old(tctx, number))
-			change_group(tctx, number, tctx->coop.gid);
+		if (tctx->coop.kind != kind_of(p, tctx) || is_consent_old(tctx, number))
+			change_group(p, tctx, number, tctx->coop.gid);
 	}
 	submit_release(tctx, cpu, RELEASE_WAITS);
 	if (tctx->coop.group && tctx->coop.user_vtime != COOP_ABI_NEVER && !is_out_of_touch(tctx) && is_place_for_others(tctx, cpu))
@@ -320,7 +320,7 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	tctx->coop.user_vtime = request->user_virtual_time;
 	gid = request->gid;
 	if (tctx->coop.gid != gid || (gid && is_consent_old(tctx, number)))
-		change_group(tctx, number, gid);
+		change_group(p, tctx, number, gid);
 }
 
 /* @p yields: most often a call of coop_poll. */

@@ -10,9 +10,9 @@
  * by their own will.
  *
  * What it is bad at. Two CPUs that look at once may both take the same, until the next step. Who has given up something and ends, or sleeps, has not
- * paid for all of it: it stands for EVEN_STEPS_VALID steps. It is no CPU time but a part of a member, whatever that weighs or is ahead of there: a
- * nice one may give up a half of little for another's twice of much, and one alone on its CPU a half of what nobody else wants. So a member may count
- * twice for as long as its user keeps another one busy elsewhere; never more than twice.
+ * paid for all of it: it stands for EVEN_STEPS_VALID steps. It is no CPU time but a part of a member, whatever its cgroup makes of that and
+ * whoever is there: one of a light cgroup may give up a half of little for another's twice of much, and one alone on its CPU a half of what nobody
+ * else wants. So a member may count twice for as long as its user keeps another one busy elsewhere; never more than twice.
  */
 #ifndef LIMELIGHT_EVEN_H
 #define LIMELIGHT_EVEN_H
@@ -43,14 +43,14 @@ static s64 takers(const struct coop_group *group)
 /* Add the members that @group has on @cpu to its sum, where some of them have wanted the CPU in the last steps. */
 static void add_members(struct coop_group *group, s32 cpu, u64 now)
 {
-	struct group_key key = { .name = group->name, .cpu = cpu };
+	struct group_key key = { .name = group->key.name, .kind = group->key.kind, .cpu = cpu };
 	u32 *number = bpf_map_lookup_elem(&group_numbers, &key);
 	struct coop_group *there = number ? group_of(*number) : NULL;
 	s64 members, given_pm;
 	u64 level;
 
 	/* An element of a hash map may be another key's by the time it is read. */
-	if (!there || there->name != group->name || there->cpu != cpu || !is_evened(there, now))
+	if (!there || !has_key(there, &key) || !is_evened(there, now))
 		return;
 	members = there->wanting & LL_EVEN_MEMBERS;
 	level = ll_even_now(there->level, group->speed, evened_ago_ns(there, now) / 1000000);

@@ -4,7 +4,11 @@
  * has a virtual time of its own, as everybody has, and whenever one is the first of its class, it changes places with the one that matters more: that
  * runs now, and pays with the other's place. What they get together is what each would get alone, whoever of them gets it. A group is one CPU's: its
  * members elsewhere are another one, because nobody can take their place here. What is between those is evened out by what they count for: there a
- * CPU's may get up to twice of what they would alone, and others that much less (even.bpf.h).
+ * CPU's may get up to twice of what they would alone, and others that much less (even.bpf.h). And it is one kind's: members of another class or
+ * weight are another one, too, as their places cost something else. Where one of those was the first of all, nobody changed places any more.
+ *
+ * What it is bad at: the weight of a cgroup is no part of the kind, since it counts for more or less from one moment to the next, by who else is
+ * active there. Who would be the first of its group, and is of a cgroup that makes less of it, keeps the others from sharing for so long.
  *
  * A group is named by its user and a number, so whoever of that user joins has its owner's consent. A process of another user has it by a token,
  * which it has handed to the daemon; then the number that it chose stands for that group (page.bpf.h), for as long as the consent lasts. Its
@@ -24,11 +28,16 @@ enum {
 	GROUP_IN_THE_MAKING = 1U << 31,
 };
 
+struct group_key {
+	u64 name;		/* user id and number, see group_name() */
+	u64 kind;		/* see kind_of() */
+	u64 cpu;
+};
+
 struct coop_group {
 	struct bpf_spin_lock lock;
-	u64 name;		/* user id and number, see group_name() */
-	s32 cpu;
-	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its name is not to be read */
+	struct group_key key;
+	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its key is not to be read */
 	u32 least_pid;		/* the one to run of those that wait */
 	u64 least;		/* and its user virtual time; COOP_ABI_NEVER where none waits */
 	u64 evened_at_ns;	/* when it was last compared with the group's members on other CPUs (even.bpf.h) */
@@ -50,11 +59,6 @@ struct {
 } coop_groups SEC(".maps");
 
 /* Their numbers. An entry is there from a little after its group is made until a little after its last member has left. */
-struct group_key {
-	u64 name;
-	u64 cpu;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, COOP_MAX_GROUPS);
@@ -103,15 +107,27 @@ static u64 least_of_group(const struct task_ctx *tctx)
 	return tctx->coop.group && group ? group->least : COOP_ABI_NEVER;
 }
 
-/* One member of @group less. Its name is its own for as long as it has one. */
+/* One member of @group less. Its key is its own for as long as it has one. */
 static void drop_member(struct coop_group *group)
 {
-	struct group_key key = { .name = group->name, .cpu = group->cpu };
+	struct group_key key = group->key;
 
 	if (__sync_fetch_and_sub(&group->members, 1) != 1)
 		return;
 	bpf_map_delete_elem(&group_numbers, &key);
 	dismiss_user(&group_users, key.name >> LL_GROUP_UID_SHIFT);
+}
+
+/* Is @group that of @key? */
+static bool has_key(const struct coop_group *group, const struct group_key *key)
+{
+	return group->key.name == key->name && group->key.kind == key->kind && group->key.cpu == key->cpu;
+}
+
+/* What the places of @p cost, but for its cgroup's part: those who differ in it are members of different groups. */
+static u64 kind_of(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return (u64)p->scx.weight << 32 | (u64)tctx->class << 16 | (u16)tctx->weight_pm;
 }
 
 static void leave_group(struct task_ctx *tctx)
@@ -127,24 +143,24 @@ static void leave_group(struct task_ctx *tctx)
 	tctx->coop.is_guest = 0;
 }
 
-/* Become a member of @group, if that has the name; false where it has not, or has it no more. */
-static bool enter_group(struct coop_group *group, u64 name, s32 cpu)
+/* Become a member of @group, if that has the @key; false where it has not, or has it no more. */
+static bool enter_group(struct coop_group *group, const struct group_key *key)
 {
 	u32 members = group->members;
 
-	if (!members || (members & GROUP_IN_THE_MAKING) || group->name != name || group->cpu != cpu)
+	if (!members || (members & GROUP_IN_THE_MAKING) || !has_key(group, key))
 		return false;
 	if (__sync_val_compare_and_swap(&group->members, members, members + 1) != members)
 		return false;
 	/* Its last member may have left before we came, and somebody else have taken it. */
-	if (group->name == name && group->cpu == cpu)
+	if (has_key(group, key))
 		return true;
 	drop_member(group);
 	return false;
 }
 
-/* A group that is nobody's, with one member and the name; 0 where none is found. */
-static u32 make_group(u64 name, s32 cpu)
+/* A group that is nobody's, with one member and the @key; 0 where none is found. */
+static u32 make_group(const struct group_key *key)
 {
 	struct coop_group *group;
 	u32 i, number, first = next_group;
@@ -155,8 +171,7 @@ static u32 make_group(u64 name, s32 cpu)
 		if (!group || group->members || __sync_val_compare_and_swap(&group->members, 0, GROUP_IN_THE_MAKING | 1))
 			continue;
 		next_group = number + 1;
-		group->name = name;
-		group->cpu = cpu;
+		group->key = *key;
 		group->evened_at_ns = 0;
 		group->speed = 0;
 		group->share_pm = LL_EVEN_ONE_PM;
@@ -168,24 +183,23 @@ static u32 make_group(u64 name, s32 cpu)
 }
 
 /*
- * Become a member of the group @name on @cpu, a new one if need be. Its number; 0 where there is no room, where two come at once, or the last one is
+ * Become a member of the group @key, a new one if need be. Its number; 0 where there is no room, where two come at once, or the last one is
  * just leaving: the next call tries again.
  */
-static u32 find_group(u64 name, s32 cpu)
+static u32 find_group(const struct group_key *key)
 {
-	struct group_key key = { .name = name, .cpu = cpu };
-	u32 *found = bpf_map_lookup_elem(&group_numbers, &key), uid = name >> LL_GROUP_UID_SHIFT, number;
+	u32 *found = bpf_map_lookup_elem(&group_numbers, key), uid = key->name >> LL_GROUP_UID_SHIFT, number;
 	struct coop_group *group;
 
 	if (found) {
 		number = READ_ONCE(*found);
 		group = group_of(number);
-		return group && enter_group(group, name, cpu) ? number : 0;
+		return group && enter_group(group, key) ? number : 0;
 	}
 	if (!admit_user(&group_users, uid, COOP_MAX_GROUPS_OF_USER))
 		return 0;
-	number = make_group(name, cpu);
-	if (number && !bpf_map_update_elem(&group_numbers, &key, &number, BPF_NOEXIST))
+	number = make_group(key);
+	if (number && !bpf_map_update_elem(&group_numbers, key, &number, BPF_NOEXIST))
 		return number;
 	/* Who has entered it nevertheless, by what was found before, has the user counted less when it leaves. */
 	group = group_of(number);
@@ -201,31 +215,32 @@ static bool is_consent_old(const struct task_ctx *tctx, u32 number)
 	return tctx->coop.consents != consents_now(number);
 }
 
-/* The group of @tctx, whose page is @number, is the one that it calls @gid from now on; 0: none. */
-static void change_group(struct task_ctx *tctx, u32 number, u32 gid)
+/* The group of @p, of @tctx, whose page is @number, is the one that it calls @gid from now on; 0: none. */
+static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 number, u32 gid)
 {
+	struct group_key key = { .kind = kind_of(p, tctx), .cpu = tctx->coop.home };
 	struct coop_group *group = group_of(tctx->coop.group);
 	u32 barrier;
-	u64 name;
 
 	tctx->coop.consents = consents_now(number);
 	/* What is read of consents from here on is no older than that: an atomic whose value is used is a barrier. */
 	barrier = __sync_fetch_and_add(&coop_grouped, 0);
 	barrier_var(barrier);
-	name = group_name(number, gid);
-	if (gid && tctx->coop.group && group && group->name == name) {
+	key.name = group_name(number, gid);
+	if (gid && tctx->coop.group && group && has_key(group, &key)) {
 		tctx->coop.gid = gid;
 		return;
 	}
 	leave_group(tctx);
 	/* Without a page it is nobody's: all whose daemon has ended would be one user. */
 	if (gid && number < COOP_MAX_PAGES)
-		tctx->coop.group = find_group(name, tctx->coop.home);
+		tctx->coop.group = find_group(&key);
 	if (!tctx->coop.group)
 		return;
 	__sync_fetch_and_add(&coop_grouped, 1);
 	tctx->coop.gid = gid;
-	tctx->coop.is_guest = name >> LL_GROUP_UID_SHIFT != user_of_page(number);
+	tctx->coop.kind = key.kind;
+	tctx->coop.is_guest = key.name >> LL_GROUP_UID_SHIFT != user_of_page(number);
 }
 
 /* @one and @other, both of @cpu and @class, change places in the order of virtual time. */

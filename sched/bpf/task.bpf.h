@@ -44,6 +44,7 @@ struct coop_ctx {
 	u32 rate_pm;		/* how fast its virtual time passes, in thousandths, 1000 at least; 0: it is not cooperative, or has not run */
 	u32 gid;		/* its group's name; 0: it has none */
 	u32 group;		/* and that group's number; 0: none */
+	u64 kind;		/* and of which kind it was when it entered that: kind_of() */
 	u32 waits_in_group;	/* it is in the group's queue */
 	u32 is_guest;		/* the group is another user's */
 	u64 consents;		/* the last change of its consents when it entered the group */
