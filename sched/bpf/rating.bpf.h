@@ -105,12 +105,27 @@ static bool goes_with_others(const struct task_struct *p, const struct task_ctx 
 	return is_nice(p) || (!works_for_others(p) && tctx->indirect_ran_ns >= kthread_first_ns);
 }
 
-/* @p, a kernel thread, wakes up. */
+/*
+ * @p, a kernel thread, wakes up. One that is nice weighs as one of nice 0 until it has run for kthread_even_ns: for what it does with the locks of
+ * others its work can wait, but those cannot. (khugepaged put the pages of a compiler's program together. It had 5 ms in each 0.7 s beside four
+ * players, and sixteen compilers slept for 2 s at a time for what names no holder, a folio's lock: see locks.bpf.h.)
+ */
 static void renew_first(const struct task_struct *p, struct task_ctx *tctx)
 {
+	u64 weight = p->scx.weight;
+
 	if (tctx->indirect_ran_ns >= kthread_first_ns && !is_nice(p))
 		tctx->rating_epoch = 0;
 	tctx->indirect_ran_ns = 0;
+	tctx->weight_pm = weight && is_nice(p) ? LL_WEIGHT_ONE * 1000 / weight : 1000;
+}
+
+/* @p, a kernel thread of class OTHER, has run for @ran_ns. */
+static void spend_even(struct task_ctx *tctx, u64 ran_ns)
+{
+	tctx->indirect_ran_ns += ran_ns;
+	if (tctx->indirect_ran_ns >= kthread_even_ns)
+		tctx->weight_pm = 1000;
 }
 
 /* @p, a kernel thread that runs before everybody, has done so for @ran_ns. */

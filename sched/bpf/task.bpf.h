@@ -135,8 +135,8 @@ struct cpu_ctx {
 	u32 claim;		/* class + 1 of a task that was sent here to preempt and has not yet run; else 0 */
 	u64 vtime;		/* virtual time of the running task when it started */
 	u64 running_since_ns;	/* and when that was */
-	u16 weight;		/* and its weight, and how many thousandths of that count */
-	u16 weight_pm;
+	u32 weight_pm;		/* and how many thousandths of its weight count */
+	u16 weight;		/* and that weight */
 	u8 hands_over;		/* the running task's `handed_over` when it started */
 	u8 has_next;		/* a task was put straight behind the running one */
 	u8 runs_pinned;		/* the running task goes by this CPU's own clock */
