@@ -169,6 +169,19 @@ def test_nobody_waits_for_khugepaged_for_longer_than_that_and_its_turn_take(gues
     _wait_for_khugepaged(guest, "")
 
 
+@on(LIMELIGHT)
+def test_nobody_waits_long_for_a_page_that_khugepaged_has_locked(guest: Guest) -> None:
+    """khugepaged puts together what a program has of a file, beside four others: who has a page's lock is not to be seen, so nobody lends it a place. By its
+    weight, that of nice 19, it was let go of after 1.2 s."""
+    guest.start_limelight()
+    guest.background("hogs spinning 4")
+    seen = json.loads(guest.check("python3 /root/in/guest/memory.py 8 1 shared", timeout_s=300))
+    made = guest.check("grep thp_collapse_alloc' ' /proc/vmstat")
+    print(seen, made)
+    assert int(made.split()[1]) > 0
+    assert seen["longest_s"] <= TURNS_S
+
+
 @pytest.mark.everywhere
 @on(LIMELIGHT)
 def test_a_release_does_not_wait_for_khugepaged_that_works_for_another(guest: Guest) -> None:
