@@ -80,6 +80,12 @@ def coop_run(root: Path) -> list[Path]:
     return [root / "coop" / "build" / name for name in ("coop-run", "libcoop-preload.so", "libcoop.so.0")]
 
 
+def needed(names: Sequence[str], points: Sequence[dict]) -> list[str]:
+    """Of an experiment's assets those that these points need: where a point names its film, no other one."""
+    shown = {f"film-{point['film']}.avi" for point in points if "film" in point}
+    return [name for name in names if not shown or name not in FILMS or name in shown]
+
+
 def prepare(names: Sequence[str], root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:
     """The files of these names, made where they are not there yet."""
     paths = []

@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
         payload.require_fresh()
     assets.build_workloads(ROOT)
     kept = results.load(path, one.name)
-    plan.assets = assets.prepare(one.assets, ROOT, cache_folder(), _say)
+    plan.assets = assets.prepare(assets.needed(one.assets, points), ROOT, cache_folder(), _say)
     plan.wanted = lambda machine, point: one.is_measured(point, machine.sched, machine.cpus, arguments.settings, arguments.quick)
     asked = plan.keys()
     everything = kept

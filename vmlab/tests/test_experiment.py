@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import experiment, plots_coop
+from vmlab import assets, experiment, plots_coop
 from vmlab.experiment import ExperimentError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -131,3 +131,10 @@ def test_unknown_experiment_lists_the_known():
     """A name that is not there is answered with those that are."""
     with pytest.raises(ExperimentError, match="huc-fig7"):
         experiment.find(ROOT, "huc-fig77")
+
+
+def test_only_the_films_that_are_shown_are_made():
+    """A film takes minutes to make: of an experiment's two, what its points name; both where they name none."""
+    names = ["film-small.avi", "film-large.avi", "coop-run"]
+    assert assets.needed(names, [{"film": "small", "count": 0}, {"film": "small", "count": 4}]) == ["film-small.avi", "coop-run"]
+    assert assets.needed(names, [{"count": 0}]) == names
