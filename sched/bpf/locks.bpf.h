@@ -10,7 +10,8 @@
  *
  * A task of class OTHER has a kernel thread go before that class: what it waits for is no other program's. (khugepaged held the mmap_lock of a
  * streaming server for 3.5 s beside a make, and its eight players had no frames; and of any program beside forty others for 0.7 s.) No more than
- * that: releases go before it, which as one of HUCOUT it kept waiting for 5 ms. The lock of a folio has no holder's name: for that nobody lends.
+ * that: releases go before it, which as one of HUCOUT it kept waiting for 5 ms. The lock of a folio has no holder's name: nobody lends for it, but
+ * see renew_first().
  *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
