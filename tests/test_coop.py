@@ -223,6 +223,10 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
 GROUPS = 32
 
 
+def _cooperative_processes(guest: Guest) -> int:
+    return sum(one["processes"] for one in guest.status()["cooperative"]["users"])
+
+
 @pytest.mark.everywhere
 def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -> None:
     """Four users have as many groups as each may have: two players of a fifth, in one group, run as many events, though one's take four times as long."""
@@ -231,10 +235,31 @@ def test_four_users_with_all_their_groups_leave_room_for_a_fifth(guest: Guest) -
     for user in range(2000, 2004):
         guest.check(f"setsid setpriv --reuid={user} --regid={user} --clear-groups sh -c 'for i in $(seq {GROUPS}); do {member} --group=$i & done; wait' "
                     ">/dev/null 2>&1 </dev/null &")
-    guest.wait_for(lambda: sum(one["processes"] for one in guest.status()["cooperative"]["users"]) == 4 * GROUPS, "they have their pages", 30)
+    guest.wait_for(lambda: _cooperative_processes(guest) == 4 * GROUPS, "they have their pages", 30)
     # Each has its timer once a second, and calls then.
     guest.check("sleep 3")
     players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{a_player(n, f'--event-us={50 * 4 ** n}', '--group=7')}" for n in range(2)))
+    print(players)
+    assert jain([player["events"] for player in players]) >= JAIN
+
+
+@pytest.mark.everywhere
+def test_guests_of_many_weights_leave_room_for_their_owner(guest: Guest) -> None:
+    """Guests of twenty nice values are in each of two groups of another user's, and so there are more groups than a user may have: they count for who made
+    them. Two players in a third group of the owner's share as ever."""
+    guest.start_limelight()
+    guest.check("mkdir -p -m 1777 /run/test")
+    member = "adaptive --seconds=600 --period-us=1000000 --timer-us=10 --event-us=0"
+    for gid in (7, 8):
+        guest.background(f"{member} --group={gid} --share={TOKEN}{gid}", user="person")
+    guest.wait_for(lambda: guest.run(f"[ -s {TOKEN}7 ] && [ -s {TOKEN}8 ]").status == 0, "there are tokens", 30)
+    visitor = f"nice -n $nice runuser -u nobody -- {member} --group=5 --join={TOKEN}$gid"
+    visitors = f"for gid in 7 8; do for nice in $(seq 0 19); do {visitor} & sleep 0.2; done; done; wait"
+    guest.check(f"setsid sh -c '{visitors}' >/dev/null 2>&1 </dev/null &")
+    guest.wait_for(lambda: _cooperative_processes(guest) == 42, "they have their pages", 30)
+    # Each has its timer once a second, and calls then.
+    guest.check("sleep 3")
+    players = _play(guest, "spinning", OTHERS, *(f"{OWNER},{a_player(n, f'--event-us={50 * 4 ** n}', '--group=9')}" for n in range(2)))
     print(players)
     assert jain([player["events"] for player in players]) >= JAIN
 

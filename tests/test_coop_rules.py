@@ -89,6 +89,22 @@ def test_a_group_gives_a_light_member_no_more_than_its_weight(guest: Guest, heav
     assert all(player["kept"] >= KEPT * player["timers"] > 0 for player in players)
 
 
+def test_who_becomes_lighter_leaves_those_that_do_not_to_share(guest: Guest) -> None:
+    """Of three players in one group, whose events take 20, 100 and 300 us, the first becomes nicer as they begin to count: the other two run as many
+    events as each other from then on, and all have what they weigh."""
+    guest.start_limelight()
+    nicer = f"renice:{LIGHT_NICE}@0,"
+    players = guest.script("adaptive", "spinning", OTHERS, nicer + _member(0, "--event-us=20"), _member(1, "--event-us=100"), _member(2, "--event-us=300"))
+    print(players)
+    light, *pair = players
+    all_weights = (OTHERS + 2) * HEAVY + LIGHT
+    _assert_due(light["cpu_ns"], LIGHT / all_weights)
+    _assert_due(sum(player["cpu_ns"] for player in pair), 2 * HEAVY / all_weights)
+    assert jain([player["events"] for player in pair]) >= JAIN
+    # In one group with them it would run as many events as they do.
+    assert light["events"] > 1.5 * pair[0]["events"]
+
+
 @pytest.mark.parametrize(("event_us", "is_ahead"), [(20, True), (200, False)], ids=["ahead", "behind"])
 def test_members_of_one_weight_share_beside_one_of_another(guest: Guest, event_us: int, is_ahead: bool) -> None:
     """Of three players in one group two weigh the same, and their events take 100 and 300 us: they run as many, and together get what they would get alone,

@@ -107,8 +107,8 @@ COOP_PUBLIC int coop_free(struct coop *coop);
  * within a user (but see coop_join_group()); COOP_GROUP_SELF is the default. Counts from the next call of the scheduler on.
  *
  * A group is one CPU's. There a thread has the turn of another one of the same class and weight only (nice, and the cgroup's): or a group would
- * be a way to get more than these give. Those of one number, class and nice value on several CPUs are evened out between these: there a
- * thread counts twice at most, and for a half at least.
+ * be a way to get more than these give. Those of one number that are equal in this are evened out between several CPUs: there a thread
+ * counts twice at most, and for a half at least.
  */
 COOP_PUBLIC int coop_set_group(struct coop *coop, uint32_t gid);
 

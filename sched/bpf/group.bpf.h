@@ -12,14 +12,15 @@
  *
  * A group is named by its user and a number, so whoever of that user joins has its owner's consent. A process of another user has it by a token,
  * which it has handed to the daemon; then the number that it chose stands for that group (page.bpf.h), for as long as the consent lasts. Its
- * threads leave at their next call, or the next time they wait, whichever comes first.
+ * threads leave at their next call, or the next time they wait, whichever comes first. A group counts for the user of whoever made it, a guest or
+ * not: the kind is theirs to choose.
  */
 #ifndef LIMELIGHT_GROUP_H
 #define LIMELIGHT_GROUP_H
 
 enum {
 	/*
-	 * One for each CPU of each group; a user but root who has more has their threads alone in groups of their own. There is room for the
+	 * One for each CPU and kind of each group; a user but root who has more has their threads alone in groups of their own. There is room for the
 	 * groups of fifteen users, as for their threads and their pages; each takes 16 KiB, most of that for its heap, 8 MiB in all.
 	 */
 	COOP_MAX_GROUPS_OF_USER = 32,
@@ -38,6 +39,7 @@ struct coop_group {
 	struct bpf_spin_lock lock;
 	struct group_key key;
 	u32 members;		/* 0: it is nobody's; GROUP_IN_THE_MAKING: its key is not to be read */
+	u32 uid;		/* for whom it counts */
 	u32 least_pid;		/* the one to run of those that wait */
 	u64 least;		/* and its user virtual time; COOP_ABI_NEVER where none waits */
 	u64 evened_at_ns;	/* when it was last compared with the group's members on other CPUs (even.bpf.h) */
@@ -111,11 +113,12 @@ static u64 least_of_group(const struct task_ctx *tctx)
 static void drop_member(struct coop_group *group)
 {
 	struct group_key key = group->key;
+	u32 uid = group->uid;
 
 	if (__sync_fetch_and_sub(&group->members, 1) != 1)
 		return;
 	bpf_map_delete_elem(&group_numbers, &key);
-	dismiss_user(&group_users, key.name >> LL_GROUP_UID_SHIFT);
+	dismiss_user(&group_users, uid);
 }
 
 /* Is @group that of @key? */
@@ -159,8 +162,8 @@ static bool enter_group(struct coop_group *group, const struct group_key *key)
 	return false;
 }
 
-/* A group that is nobody's, with one member and the @key; 0 where none is found. */
-static u32 make_group(const struct group_key *key)
+/* A group that is nobody's, with one member of user @uid and the @key; 0 where none is found. */
+static u32 make_group(const struct group_key *key, u32 uid)
 {
 	struct coop_group *group;
 	u32 i, number, first = next_group;
@@ -172,6 +175,7 @@ static u32 make_group(const struct group_key *key)
 			continue;
 		next_group = number + 1;
 		group->key = *key;
+		group->uid = uid;
 		group->evened_at_ns = 0;
 		group->speed = 0;
 		group->share_pm = LL_EVEN_ONE_PM;
@@ -183,12 +187,12 @@ static u32 make_group(const struct group_key *key)
 }
 
 /*
- * Become a member of the group @key, a new one if need be. Its number; 0 where there is no room, where two come at once, or the last one is
- * just leaving: the next call tries again.
+ * Have somebody of user @uid become a member of the group @key, a new one if need be. Its number; 0 where there is no room, where two come at once,
+ * or the last one is just leaving: the next call tries again.
  */
-static u32 find_group(const struct group_key *key)
+static u32 find_group(const struct group_key *key, u32 uid)
 {
-	u32 *found = bpf_map_lookup_elem(&group_numbers, key), uid = key->name >> LL_GROUP_UID_SHIFT, number;
+	u32 *found = bpf_map_lookup_elem(&group_numbers, key), number;
 	struct coop_group *group;
 
 	if (found) {
@@ -198,7 +202,7 @@ static u32 find_group(const struct group_key *key)
 	}
 	if (!admit_user(&group_users, uid, COOP_MAX_GROUPS_OF_USER))
 		return 0;
-	number = make_group(key);
+	number = make_group(key, uid);
 	if (number && !bpf_map_update_elem(&group_numbers, key, &number, BPF_NOEXIST))
 		return number;
 	/* Who has entered it nevertheless, by what was found before, has the user counted less when it leaves. */
@@ -207,6 +211,23 @@ static u32 find_group(const struct group_key *key)
 		return 0;
 	dismiss_user(&group_users, uid);
 	return 0;
+}
+
+/*
+ * The group @number, if it is new, begins where @was, of the same name and CPU but of another kind, stood: by what a HuC thread is rated its kind
+ * changes now and then, and all that has been found out about its CPU would be lost. Where that is not true of it, it is for two steps.
+ */
+static void begin_as(u32 number, const struct coop_group *was)
+{
+	struct coop_group *group = group_of(number);
+
+	if (!group || group->evened_at_ns)
+		return;
+	group->level = was->level;
+	group->mean = was->mean;
+	group->speed = was->speed;
+	group->share_pm = was->share_pm;
+	group->evened_at_ns = was->evened_at_ns;
 }
 
 /* Has @tctx, of some group and with page @number, entered it before its consents changed for the last time? */
@@ -219,7 +240,7 @@ static bool is_consent_old(const struct task_ctx *tctx, u32 number)
 static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32 number, u32 gid)
 {
 	struct group_key key = { .kind = kind_of(p, tctx), .cpu = tctx->coop.home };
-	struct coop_group *group = group_of(tctx->coop.group);
+	struct coop_group *group = group_of(tctx->coop.group), *was = tctx->coop.group ? group : NULL;
 	u32 barrier;
 
 	tctx->coop.consents = consents_now(number);
@@ -231,12 +252,16 @@ static void change_group(const struct task_struct *p, struct task_ctx *tctx, u32
 		tctx->coop.gid = gid;
 		return;
 	}
+	if (was && (was->key.name != key.name || was->key.cpu != key.cpu))
+		was = NULL;
 	leave_group(tctx);
 	/* Without a page it is nobody's: all whose daemon has ended would be one user. */
 	if (gid && number < COOP_MAX_PAGES)
-		tctx->coop.group = find_group(&key);
+		tctx->coop.group = find_group(&key, user_of_page(number));
 	if (!tctx->coop.group)
 		return;
+	if (was)
+		begin_as(tctx->coop.group, was);
 	__sync_fetch_and_add(&coop_grouped, 1);
 	tctx->coop.gid = gid;
 	tctx->coop.kind = key.kind;
