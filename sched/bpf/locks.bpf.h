@@ -11,7 +11,7 @@
  * A task of class OTHER has a kernel thread go before that class: what it waits for is no other program's. (khugepaged held the mmap_lock of a
  * streaming server for 3.5 s beside a make, and its eight players had no frames; and of any program beside forty others for 0.7 s.) No more than
  * that: releases go before it, which as one of HUCOUT it kept waiting for 5 ms. The lock of a folio has no holder's name: nobody lends for it, but
- * see renew_first().
+ * see renew_even().
  *
  * What is written here to another task's context may be lost to what its own CPU writes there at that moment, and of several
  * HuC waiters only the last is remembered: then a holder goes on in its own class, as without all this, until the next wake-up or
@@ -141,8 +141,9 @@ static void lend_to_holder(struct task_struct *p, struct task_ctx *tctx)
 	struct task_struct *holder;
 	struct task_ctx *of_holder;
 
+	/* Nor does a cooperative thread of class OTHER take a HuC one's place there. */
 	if (to_next)
-		bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, BPF_ANY);
+		bpf_map_update_elem(&wanted_locks, &tctx->blocked_on, &pid, is_above(p) || is_huc_class(tctx->class) ? BPF_ANY : BPF_NOEXIST);
 	if (!address || !(to_next || BPF_CORE_READ((struct task_struct *)address, flags) & PF_KTHREAD))
 		return;
 	holder = bpf_task_from_pid(BPF_CORE_READ((struct task_struct *)address, pid));
