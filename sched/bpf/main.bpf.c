@@ -96,7 +96,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		record_stint(p, tctx, ran_ns);
 		spend_budget(tctx, ran_ns);
 	} else if (is_kthread(p)) {
-		spend_even(tctx, ran_ns);
+		spend_even(p, tctx, ran_ns);
 	}
 }
 

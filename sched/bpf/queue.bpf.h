@@ -410,7 +410,7 @@ static bool goes_before_class(const struct task_struct *p, const struct task_ctx
 	/* One that never has enough is one of the class: in the long run it gets what the kernel's own scheduler would give it. */
 	if (!is_nice(p))
 		return ll_vtime_before(tctx->vtime, class_vtime[LL_CLASS_OTHER] + kthread_ahead_ns);
-	/* For the person's sake: with nobody at the desk it goes by its weight, and at the first key after a pause locks.bpf.h has to do. */
+	/* For the person's sake: with nobody at the desk it has its turns (renew_even()), and at the first key after a pause locks.bpf.h has to do. */
 	if (!tracking || tctx->indirect_ran_ns >= kthread_budget_ns)
 		return false;
 	/* Not where HuC tasks leave nothing but the guaranteed share: that is for everybody. */

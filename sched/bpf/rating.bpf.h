@@ -106,26 +106,49 @@ static bool goes_with_others(const struct task_struct *p, const struct task_ctx 
 }
 
 /*
- * @p, a kernel thread, wakes up. One that is nice weighs as one of nice 0 until it has run for kthread_even_ns: for what it does with the locks of
- * others its work can wait, but those cannot. (khugepaged put the pages of a compiler's program together. It had 5 ms in each 0.7 s beside four
- * players, and sixteen compilers slept for 2 s at a time for what names no holder, a folio's lock: see locks.bpf.h.)
+ * Does @p, a nice kernel thread, weigh as one of nice 0 from this wake-up on? For kthread_even_ns, and a tenth of the time comes back: its work can
+ * wait, but not whoever wants a lock that it does it with. (khugepaged put the pages of a compiler's program together. It had 5 ms in each 0.7 s
+ * beside four players, and sixteen compilers slept for 2 s at a time for what names no holder, a folio's lock: see locks.bpf.h.) Then it is ahead of
+ * its class by no more than kthread_ahead_ns: what it had at its own weight, one of nice 19 a hundred times as fast, is for its own weight.
+ *
+ * What is a cgroup's own kernel thread goes by that: there it is counted as what it weighs.
  */
-static void renew_first(const struct task_struct *p, struct task_ctx *tctx)
+static void renew_even(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 weight = p->scx.weight;
+	u64 first = class_vtime[LL_CLASS_OTHER] + kthread_ahead_ns, weight = p->scx.weight, now = scx_bpf_now();
+	u64 back_ns = (now - tctx->even_at_ns) / 10;
 
-	if (tctx->indirect_ran_ns >= kthread_first_ns && !is_nice(p))
-		tctx->rating_epoch = 0;
-	tctx->indirect_ran_ns = 0;
-	tctx->weight_pm = weight && is_nice(p) ? LL_WEIGHT_ONE * 1000 / weight : 1000;
+	if ((s64)(now - tctx->even_at_ns) > 0) {
+		tctx->even_ran_ns -= back_ns < tctx->even_ran_ns ? back_ns : tctx->even_ran_ns;
+		tctx->even_at_ns = now;
+	}
+	tctx->weight_pm = 1000;
+	if (!weight || !is_nice(p) || tctx->cgroup_slot || tctx->even_ran_ns >= kthread_even_ns)
+		return;
+	tctx->weight_pm = LL_WEIGHT_ONE * 1000 / weight;
+	if (tctx->class == LL_CLASS_OTHER && tctx->pinned_clock == NO_PINNED_CLOCK && ll_vtime_before(first, tctx->vtime))
+		tctx->vtime = first;
 }
 
 /* @p, a kernel thread of class OTHER, has run for @ran_ns. */
-static void spend_even(struct task_ctx *tctx, u64 ran_ns)
+static void spend_even(const struct task_struct *p, struct task_ctx *tctx, u64 ran_ns)
 {
 	tctx->indirect_ran_ns += ran_ns;
-	if (tctx->indirect_ran_ns >= kthread_even_ns)
+	if (tctx->weight_pm == 1000)
+		return;
+	tctx->even_ran_ns += ran_ns;
+	if (tctx->even_ran_ns >= kthread_even_ns || !is_nice(p))
 		tctx->weight_pm = 1000;
+}
+
+/* @p, a kernel thread, wakes up. */
+static void renew_first(const struct task_struct *p, struct task_ctx *tctx)
+{
+	if (tctx->indirect_ran_ns >= kthread_first_ns && !is_nice(p))
+		tctx->rating_epoch = 0;
+	tctx->indirect_ran_ns = 0;
+	if (is_nice(p))
+		renew_even(p, tctx);
 }
 
 /* @p, a kernel thread that runs before everybody, has done so for @ran_ns. */

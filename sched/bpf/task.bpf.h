@@ -86,7 +86,7 @@ struct task_ctx {
 	u64 waited_ns;		/* and how long it then waited, until that is recorded */
 	u64 queued_at_ns;	/* when it was put into a queue; 0 while it is in none */
 	u32 cgroup_slot;	/* 0 for the root cgroup, whose tasks' weights are not scaled */
-	u32 rating_epoch;	/* value of `rating_epoch` that the five below were looked up at */
+	u32 rating_epoch;	/* value of `rating_epoch` that the five below were looked up at, but a kernel thread's weight_pm: renew_even() */
 	u32 class;		/* enum ll_class */
 	u32 slice_pm;
 	u32 weight_pm;
@@ -99,6 +99,8 @@ struct task_ctx {
 	u64 reader_ran_ns;	/* and what it has run so */
 	u64 reader_window_at_ns;	/* since then, for reader_window_ns */
 	u64 indirect_ran_ns;	/* CPU that it and its children used on an indirect rating since that was renewed; kernel threads: since they woke up */
+	u64 even_ran_ns;	/* a nice kernel thread: what it has run as one of nice 0, and not had back (renew_even()) */
+	u64 even_at_ns;		/* and when that was reckoned last */
 	u64 hub_woke_at_ns;	/* when a hub woke it last */
 	u64 inherited_ran_ns;	/* what its parent had used of that when it was forked */
 	u32 counted_class;	/* class under which its weight is counted in its cgroup; LL_NR_CLASSES while it is not */

@@ -112,8 +112,8 @@ const volatile u64 reader_window_ns = 10000000000;
 const volatile u64 kthread_budget_ns = 30000000;
 
 /*
- * And before it goes by its weight: khugepaged looks at 4,096 pages, and sleeps for 10 s. What it did with those took up to 0.2 s of one of
- * four CPUs of the laboratory.
+ * And what it may use as one of nice 0, of which a tenth of the time comes back: khugepaged looks at 4,096 pages, and sleeps for 10 s. What it did
+ * with those took up to 0.2 s of one of four CPUs of the laboratory.
  */
 const volatile u64 kthread_even_ns = 400000000;
 
