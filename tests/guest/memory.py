@@ -17,6 +17,7 @@ TOUCHED_BYTES = int(sys.argv[2] if len(sys.argv) > 2 else 64) * mmap.PAGESIZE
 AGAIN_S = 2.0
 PAUSE_S = 0.01
 IS_SHARED = "shared" in sys.argv
+PICKED = random.Random(1)
 
 
 def give_work(area: mmap.mmap) -> None:
@@ -31,7 +32,7 @@ def give_work(area: mmap.mmap) -> None:
 def take_page(area: mmap.mmap) -> None:
     """Takes a page, and gives it back."""
     if IS_SHARED:
-        at = random.randrange(0, AREA_BYTES, TOUCHED_BYTES)
+        at = PICKED.randrange(0, AREA_BYTES, TOUCHED_BYTES)
         area.madvise(mmap.MADV_DONTNEED, at, mmap.PAGESIZE)
         area[at] = 1
         return
