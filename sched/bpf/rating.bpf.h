@@ -111,7 +111,8 @@ static bool goes_with_others(const struct task_struct *p, const struct task_ctx 
  * beside four players, and sixteen compilers slept for 2 s at a time for what names no holder, a folio's lock: see locks.bpf.h.) Then it is ahead of
  * its class by no more than kthread_ahead_ns: what it had at its own weight, one of nice 19 a hundred times as fast, is for its own weight.
  *
- * What is a cgroup's own kernel thread goes by that: there it is counted as what it weighs.
+ * What is a cgroup's own kernel thread goes by that: there it is counted as what it weighs. Nor is this for where HuC tasks leave nothing but the
+ * guaranteed share: that is for everybody.
  */
 static void renew_even(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -124,6 +125,8 @@ static void renew_even(const struct task_struct *p, struct task_ctx *tctx)
 	}
 	tctx->weight_pm = 1000;
 	if (!weight || !is_nice(p) || tctx->cgroup_slot || tctx->even_ran_ns >= kthread_even_ns)
+		return;
+	if (tracking && share_credit_ns >= -2 * (s64)slice_min_ns)
 		return;
 	tctx->weight_pm = LL_WEIGHT_ONE * 1000 / weight;
 	if (tctx->class == LL_CLASS_OTHER && tctx->pinned_clock == NO_PINNED_CLOCK && ll_vtime_before(first, tctx->vtime))
