@@ -81,13 +81,7 @@ static bool lends_freely(const struct task_struct *p, const struct task_ctx *tct
  */
 static bool may_be_lent_freely(struct task_ctx *of_holder)
 {
-	u64 now = scx_bpf_now(), back_ns = (now - of_holder->lock_lent_ns) / 10;
-
-	/* Another CPU's clock was a little ahead when it was lent the last time: that is no time gone by. */
-	if ((s64)(now - of_holder->lock_lent_ns) <= 0)
-		return of_holder->lock_ran_ns < lock_budget_ns;
-	of_holder->lock_lent_ns = now;
-	of_holder->lock_ran_ns -= back_ns < of_holder->lock_ran_ns ? back_ns : of_holder->lock_ran_ns;
+	give_back_tenth(&of_holder->lock_ran_ns, &of_holder->lock_lent_ns, scx_bpf_now());
 	return of_holder->lock_ran_ns < lock_budget_ns;
 }
 

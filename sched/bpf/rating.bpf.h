@@ -105,6 +105,17 @@ static bool goes_with_others(const struct task_struct *p, const struct task_ctx 
 	return is_nice(p) || (!works_for_others(p) && tctx->indirect_ran_ns >= kthread_first_ns);
 }
 
+/* A tenth of the time since @at_ns comes back of what was used, @ran_ns. Another CPU's clock was a little ahead then: that is no time gone by. */
+static __always_inline void give_back_tenth(u64 *ran_ns, u64 *at_ns, u64 now)
+{
+	u64 back_ns = (now - *at_ns) / 10;
+
+	if ((s64)(now - *at_ns) <= 0)
+		return;
+	*at_ns = now;
+	*ran_ns -= back_ns < *ran_ns ? back_ns : *ran_ns;
+}
+
 /*
  * Does @p, a nice kernel thread, weigh as one of nice 0 from this wake-up on? For kthread_even_ns, and a tenth of the time comes back: its work can
  * wait, but not whoever wants a lock that it does it with. (khugepaged put the pages of a compiler's program together. It had 5 ms in each 0.7 s
@@ -116,13 +127,9 @@ static bool goes_with_others(const struct task_struct *p, const struct task_ctx 
  */
 static void renew_even(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 first = class_vtime[LL_CLASS_OTHER] + kthread_ahead_ns, weight = p->scx.weight, now = scx_bpf_now();
-	u64 back_ns = (now - tctx->even_at_ns) / 10;
+	u64 first = class_vtime[LL_CLASS_OTHER] + kthread_ahead_ns, weight = p->scx.weight;
 
-	if ((s64)(now - tctx->even_at_ns) > 0) {
-		tctx->even_ran_ns -= back_ns < tctx->even_ran_ns ? back_ns : tctx->even_ran_ns;
-		tctx->even_at_ns = now;
-	}
+	give_back_tenth(&tctx->even_ran_ns, &tctx->even_at_ns, scx_bpf_now());
 	tctx->weight_pm = 1000;
 	if (!weight || !is_nice(p) || tctx->cgroup_slot || tctx->even_ran_ns >= kthread_even_ns)
 		return;
