@@ -18,8 +18,10 @@ from players import BEGIN_S, GROUP, TRACE_KB_PER_S, class_of_players, is_one_gro
 ASSETS = Path("/root/in/assets")
 #: examples/player/make-films: rising bit rates.
 FILMS = ("calm", "busy", "fine", "noisy")
-#: Until the players have their first window of frames: more than the player's own second, because all ask at once.
+#: Until the players have their first window of frames, on a CPU that has all of the machine's instructions: more than the player's own second, because
+#: all ask at once. Of several CPUs a busy one has half of that or less, and before they have begun players have nothing to share.
 PREROLL_S = BEGIN_S
+PREROLL_OF_SEVERAL_CPUS_S = 2 * BEGIN_S
 #: Between the beginnings of players that begin apart: an eighth of a frame's time, or no two of eight at 25 frames a second would have it for themselves.
 APART_NS = 5_000_000
 SECOND_NS = 1_000_000_000
@@ -41,6 +43,10 @@ class Streamer:
         self.program.wait()
 
 
+def _preroll_s() -> int:
+    return PREROLL_OF_SEVERAL_CPUS_S if (os.cpu_count() or 1) > 1 else PREROLL_S
+
+
 def _record(running: list[subprocess.Popen], seconds: int) -> desk.Wakelat:
     room_kb = max(65_536, TRACE_KB_PER_S * seconds * max(1, len(running) // 8) // (os.cpu_count() or 1))
     groups = {f"player{number}": [player.pid] for number, player in enumerate(running)}
@@ -49,12 +55,12 @@ def _record(running: list[subprocess.Popen], seconds: int) -> desk.Wakelat:
 
 def _play(films: list[str], seconds: int, group: int, apart_ns: int = 0, trace: bool = False) -> list[dict]:
     """What the players of these films say at their end, each beginning `apart_ns` after the one before; with a trace, when they ran, too: `dispatch_ns`."""
-    begin_ns = time.monotonic_ns() + PREROLL_S * SECOND_NS
+    begin_ns = time.monotonic_ns() + _preroll_s() * SECOND_NS
     words = ["--display", "none", "--seconds", str(seconds), "--group", str(group)]
     commands = [["player", *words, "--begin-ns", str(begin_ns + number * apart_ns), f"{film}.mkv"] for number, film in enumerate(films)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=class_of_players()) for command in commands]
     try:
-        recorder = _record(running, PREROLL_S + seconds + 1) if trace else None
+        recorder = _record(running, _preroll_s() + seconds + 1) if trace else None
         seen = [said(player) for player in running]
         runs = recorder.result()["groups"] if recorder else {}
         for number, one in enumerate(seen if runs else []):
@@ -144,7 +150,7 @@ def measure_bit_rates(seconds: int) -> tuple[dict, dict]:
             (alone,) = _play([film], seconds, 0)
             metrics |= {
                 f"kbit_{film}": rates[-1],
-                f"cpu_pct_{film}": 100 * alone["cpu_ns"] / SECOND_NS / (seconds + PREROLL_S),
+                f"cpu_pct_{film}": 100 * alone["cpu_ns"] / SECOND_NS / (seconds + _preroll_s()),
                 f"shown_pct_{film}": 100 * alone["frames_shown"] / alone["frames_due"],
             }
     finally:
