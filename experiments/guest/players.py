@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import desk
-from vandals import Vandals, who_is_in_charge
+from vandals import COMPANY, Company, who_is_in_charge
 
 #: From the moment they are let go until they have their pages, and are in step: the daemon is one of the first of class OTHER, and to enter a page
 #: the kernel waits for all CPUs.
@@ -405,10 +405,12 @@ def measure_crowd(players: int, registered: int, load: str, count: int, seconds:
     return played.metrics() | {"latest_p99": played.latest_p99_ms()}, played.series()
 
 
-def measure_vandalism(players: int, vandals: int, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
+def measure_vandalism(players: int, company: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
     """How late players' timers are beside somebody who means harm; `in_charge` is 1 if the scheduler and its daemon are the same ones afterwards."""
+    if company not in COMPANY:
+        raise desk.MeasureError(f"company is '{company}': use {', '.join(COMPANY)}")
     before = who_is_in_charge()
-    with Vandals(vandals, seed):
+    with Company(company, seed):
         played = play(Cast(players_here(players), load, count, seconds, seed))
     in_charge = int(who_is_in_charge() == before)
     return played.metrics() | {"latest_p99": played.latest_p99_ms(), "in_charge": in_charge}, played.series()

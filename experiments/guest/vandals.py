@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Somebody at the machine who means harm to whoever plays, with no more rights than any user has."""
+"""Somebody else at the machine than who plays, with no more rights than any user has: who means harm, or as many who do not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ from types import TracebackType
 #: Who is none of the players, and has a user's pages.
 USER = "person"
 DOOR = "/run/limelight/coop.sock"
+#: Processes that scribble, and threads that are always due.
+SCRIBBLERS = 3
+ALWAYS_DUE = 20
+#: As many honest programs as there are threads that mean harm.
+HONEST = SCRIBBLERS + ALWAYS_DUE + 1
+HONEST_PERIOD_US = 21_000
+HONEST_STEP_US = 733
 #: As long as anybody may measure.
 FOR_EVER_S = 3600
 #: No more than a message that is far too long.
@@ -65,21 +72,38 @@ def who_is_in_charge() -> tuple[str, str, str]:
     return kernel.joinpath("state").read_text(), kernel.joinpath("enable_seq").read_text(), daemon
 
 
-class Vandals:
-    """COUNT processes of a user that scribble over their pages, one with threads that sleep until the past, as they say, and one at the door."""
+def _vandals(seed: int) -> list[list[str]]:
+    """Some that scribble over their pages, one with threads that sleep until the past, as they say, and one at the door."""
+    # What one writes over its page may end itself, too: then it begins again.
+    again = f"while :; do vandal {FOR_EVER_S} $seed; seed=$((seed + {SCRIBBLERS})); sleep 0.1; done"
+    commands = [["sh", "-c", f"seed={seed + number}; {again}"] for number in range(SCRIBBLERS)]
+    return [*commands, ["dueflood", str(ALWAYS_DUE), "0"], [sys.executable, "-c", Path(__file__).read_text(), str(seed)]]
 
-    def __init__(self, count: int, seed: int) -> None:
-        # What one writes over its page may end itself, too: then it begins again.
-        again = f"while :; do vandal {FOR_EVER_S} $seed; seed=$((seed + {count})); sleep 0.1; done"
-        commands = [["sh", "-c", f"seed={seed + number}; {again}"] for number in range(count)]
-        if count:
-            commands += [["dueflood", "20", "0"], [sys.executable, "-c", Path(__file__).read_text(), str(seed)]]
+
+def _honest(seed: int) -> list[list[str]]:
+    """Cooperative programs of other periods than the players'."""
+    return [
+        [
+            "adaptive", f"--seconds={FOR_EVER_S}", f"--period-us={HONEST_PERIOD_US + HONEST_STEP_US * number}", "--timer-us=50", "--event-us=50",
+            f"--seed={seed + number}",
+        ]
+        for number in range(HONEST)
+    ]
+
+
+COMPANY = {"nobody": lambda _seed: [], "vandals": _vandals, "honest": _honest}
+
+
+class Company:
+    """Programs of another user than the players'."""
+
+    def __init__(self, who: str, seed: int) -> None:
         self.programs = [
             subprocess.Popen(command, stdout=subprocess.DEVNULL, user=USER, group=USER, extra_groups=[], start_new_session=True)
-            for command in commands
+            for command in COMPANY[who](seed)
         ]
 
-    def __enter__(self) -> Vandals:
+    def __enter__(self) -> Company:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -88,7 +112,7 @@ class Vandals:
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
         if not kind and ended:
-            raise RuntimeError(f"ended before it was told to, so that nothing was harmed: {ended}")
+            raise RuntimeError(f"ended before it was told to, so that nothing was measured beside it: {ended}")
 
 
 if __name__ == "__main__":
