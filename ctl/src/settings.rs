@@ -71,8 +71,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().load_max_pct,
         value_parser = number(bounds::LOAD_PCT, "per cent"), allow_negative_numbers = true)]
     load_max_pct: u32,
-    /// Period of fair sharing, in ms, 1 to 100: everybody else runs once in it, as far as --fair-slice-min-ms lets them, for a
-    /// quarter of it at most. Shorter has them wait less for each other, and switches more.
+    /// Period of fair sharing, in ms, 1 to 100, and no less than --fair-slice-min-ms: everybody else runs once in it, as far as that
+    /// lets them, for a quarter of it at most. Shorter has them wait less for each other, and switches more.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().period_ns),
         value_parser = millis(&bounds::PERIOD_NS), allow_negative_numbers = true)]
     period_ms: f64,

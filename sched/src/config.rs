@@ -100,7 +100,7 @@ pub mod bounds {
     pub const INDIRECT_BUDGET_NS: RangeInclusive<u64> = 0..=10_000_000_000;
     /// The wait after which a task is moved ahead.
     pub const RESCUE_AFTER_NS: RangeInclusive<u64> = 50_000_000..=4_000_000_000;
-    /// The period of fair sharing.
+    /// The period of fair sharing; it is not below the least slice either.
     pub const PERIOD_NS: RangeInclusive<u64> = 1_000_000..=100_000_000;
     /// The least slice of class OTHER.
     pub const FAIR_SLICE_MIN_NS: RangeInclusive<u64> = 100_000..=5_000_000;
@@ -165,6 +165,12 @@ impl Settings {
                 "--slice-ms {slice} is below --slice-min-ms {least}: raise the one or lower the other"
             ));
         }
+        if self.period_ns < self.fair_slice_min_ns {
+            let (period, least) = (ms(self.period_ns), ms(self.fair_slice_min_ns));
+            return Err(format!(
+                "--period-ms {period} is below --fair-slice-min-ms {least}, so that a slice would be longer than the period: raise the one or lower the other"
+            ));
+        }
         let (low, high, max) = (self.load_low_pct, self.load_high_pct, self.load_max_pct);
         if !(bounds::LOAD_PCT.contains(&low) && low < high && high < max && bounds::LOAD_PCT.contains(&max)) {
             return Err(format!(
@@ -221,6 +227,10 @@ mod tests {
             (
                 Settings { fair_slice_min_ns: 6_000_000, ..set() },
                 "--fair-slice-min-ms 6: give a number from 0.1 to 5, in ms",
+            ),
+            (
+                Settings { period_ns: 2_000_000, fair_slice_min_ns: 3_000_000, ..set() },
+                "--period-ms 2 is below --fair-slice-min-ms 3",
             ),
             (Settings { coop_slack_ns: 0, ..set() }, "--coop-slack-ms 0: give a number from 0.1 to 10, in ms"),
             (Settings { coop_ahead_ns: 0, ..set() }, "--coop-ahead-ms 0: give a number from 1 to 100, in ms"),
