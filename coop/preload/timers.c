@@ -189,9 +189,13 @@ uint64_t timers_first_of_select(int count, const fd_set *fds)
 
 	if (!has_timers || !fds)
 		return COOP_NEVER;
-	/* Programs with more than FD_SETSIZE descriptors bring larger sets. */
+	/*
+	 * Programs with more than FD_SETSIZE descriptors bring larger sets, and others a count that is larger than their set: the kernel reads
+	 * no further than descriptors are open. So only where one of ours is.
+	 */
 	for (int word = 0; word < MAX_FDS / WORD_BITS && word * WORD_BITS < count; word++) {
-		uint64_t known = (uint64_t)fds->fds_bits[word] & (timers[word] | sets[word]);
+		const uint64_t ours = timers[word] | sets[word];
+		uint64_t known = ours ? (uint64_t)fds->fds_bits[word] & ours : 0;
 
 		for (; known; known &= known - 1) {
 			const int fd = word * WORD_BITS + __builtin_ctzll(known);

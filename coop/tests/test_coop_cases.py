@@ -25,7 +25,7 @@ def test_of(program: str, name: str, sentence: str) -> Callable[[], None]:
 
     def test() -> None:
         run_or_skip(program, name, **(PRELOAD if program.startswith("preload") else {}))
-        if program == "unmodified":
+        if program.startswith("unmodified"):
             run_or_skip(program, name, **PRELOAD)
             with standin() as limelight:
                 run_or_skip(program, name, **PRELOAD, COOP_SOCKET=limelight.socket)
