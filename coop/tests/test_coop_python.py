@@ -192,10 +192,20 @@ def test_asyncio_sleeps_until_releases(coop: ModuleType) -> None:
                 woken.append(number)
 
             await asyncio.gather(*(sleep(number) for number in (3, 1, 2)), asyncio.sleep(0.05))
-            asyncio.get_running_loop().remove_reader(scheduler)
 
     asyncio.run(main())
     assert woken == [1, 2, 3]
+
+
+def test_one_scheduler_after_the_other_sleeps_in_asyncio(coop: ModuleType) -> None:
+    """Once closed it is watched no more: the next one in the same loop, whose descriptor has the same number, wakes its sleeper, too."""
+
+    async def main() -> None:
+        for _ in range(2):
+            with coop.Coop() as scheduler:
+                assert await asyncio.wait_for(scheduler.sleep_until(coop.now_ns() + 1_000_000), 10) >= 0
+
+    asyncio.run(main())
 
 
 def test_the_python_example_shows_or_drops_every_frame() -> None:

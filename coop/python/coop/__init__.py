@@ -186,6 +186,8 @@ class Coop:
         self._run_event = _abi.CALLBACK(self._run)
         self._error: BaseException | None = None
         self._is_stopped = False
+        #: asyncio's loop, where that watches fileno() for sleep_until().
+        self._watched_by: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
         """The same."""
@@ -198,6 +200,10 @@ class Coop:
     def close(self) -> None:
         """Ends it; what is still submitted does not run. A second time it does nothing."""
         if self._handle is not None:
+            # Before its number is another descriptor's, which asyncio would take for this one, and not watch.
+            if self._watched_by is not None and not self._watched_by.is_closed():
+                self._watched_by.remove_reader(self)
+            self._watched_by = None
             _check(_library.coop_free(self._handle))
             self._handle = None
             self._submitted.clear()
@@ -263,10 +269,11 @@ class Coop:
         return _check(_library.coop_get_fd(self._handle))
 
     async def sleep_until(self, release_ns: int) -> int:
-        """In asyncio: comes back when that release has come, and returns by how many ns it is late."""
+        """In asyncio: comes back when that release has come, and returns by how many ns it is late. The loop watches fileno() from then on, until close()."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
         loop.add_reader(self, self.dispatch)
+        self._watched_by = loop
 
         def wake(release: int) -> None:
             if not done.done():
