@@ -49,14 +49,14 @@ static void withdraw_coop(struct task_ctx *tctx)
 /* The CPU that a new cooperative thread stays on: of those it may use, the one with the fewest of them; where it is, of equals. */
 static s32 choose_home(const struct task_struct *p, s32 cpu)
 {
-	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? cpu_ctx_of(cpu)->coop_threads : -1U, i;
+	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? cpu_ctx_of(cpu)->coop_homes : -1U, i;
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	s32 home = cpu;
 
 	bpf_for(i, 0, nr_cpus) {
-		if (cpu_ctx_of(i)->coop_threads >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+		if (cpu_ctx_of(i)->coop_homes >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
 			continue;
-		least = cpu_ctx_of(i)->coop_threads;
+		least = cpu_ctx_of(i)->coop_homes;
 		home = i;
 	}
 	scx_bpf_put_cpumask(online);
@@ -65,13 +65,15 @@ static s32 choose_home(const struct task_struct *p, s32 cpu)
 
 static void set_home(struct task_ctx *tctx, s32 home)
 {
-	__sync_fetch_and_add(&cpu_ctx_of(home)->coop_threads, 1);
+	__sync_fetch_and_add(&cpu_ctx_of(home)->coop_homes, 1);
 	tctx->coop.home = home;
+	enter_play(tctx);
 }
 
 static void leave_home(struct task_ctx *tctx)
 {
-	__sync_fetch_and_sub(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+	leave_play(tctx);
+	__sync_fetch_and_sub(&cpu_ctx_of(tctx->coop.home)->coop_homes, 1);
 }
 
 /* @p's CPU is @home from now on, and so its group is another one from its next call on. */
@@ -106,6 +108,7 @@ static void submit_coop(const struct task_struct *p, struct task_ctx *tctx, s32 
 {
 	u32 number;
 
+	enter_play(tctx);
 	withdraw_coop(tctx);
 	/* A guest that calls no more would stay; and its class or weight may be another one. */
 	if (tctx->coop.is_guest || (tctx->coop.group && tctx->coop.kind != kind_of(p, tctx))) {
@@ -340,8 +343,11 @@ static void sleep_coop(struct task_struct *p, struct task_ctx *tctx)
 	if (is_exiting(p))
 		return;
 	take_call(p, tctx, COOP_STATE_SLEEPS);
-	if (tctx->coop.cell)
-		submit_release(tctx, tctx->coop.home, RELEASE_SLEEPS);
+	if (!tctx->coop.cell)
+		return;
+	submit_release(tctx, tctx->coop.home, RELEASE_SLEEPS);
+	if (tctx->coop.queue == NR_RELEASE_QUEUES || tctx->coop.release_ns > coop_now() + FAR_RELEASE_NS)
+		leave_play(tctx);
 }
 
 /* @tctx, on probation, is preempted on @cctx before its slack is over: all that are due go before it, though its own release may be earlier. */

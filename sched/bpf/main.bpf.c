@@ -372,8 +372,10 @@ void BPF_STRUCT_OPS(ll_running, struct task_struct *p)
 	count_runnable(p, tctx);
 	if (tctx->pinned_clock == pinned_clock(cpu, tctx->class))
 		be_forgiven(tctx, cpu, cctx, tctx->class);
-	if (tctx->coop.cell)
+	if (tctx->coop.cell) {
+		enter_play(tctx);
 		withdraw_coop(tctx);
+	}
 	if (tctx->reserve.number) {
 		withdraw_reserved(tctx);
 		wants_cpu(tctx);

@@ -47,6 +47,7 @@ struct coop_ctx {
 	u64 kind;		/* and of which kind it was when it entered that: kind_of() */
 	u32 waits_in_group;	/* it is in the group's queue */
 	u32 is_guest;		/* the group is another user's */
+	u32 in_play;		/* it counts for `coop_threads` of its home (enter_play()) */
 	u64 consents;		/* the last change of its consents when it entered the group */
 };
 
@@ -171,7 +172,8 @@ struct cpu_ctx {
 	u64 coop_told_ns;	/* and the end of the slice that it was told */
 	u64 coop_now_ns;	/* coop_now() when the dispatch, or the stint, began that is looked at */
 	u64 first_release[NR_TIMED_QUEUES];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
-	u32 coop_threads;	/* cooperative threads that stay on this CPU: while there are none, nothing has to be asked about them */
+	u32 coop_homes;	/* cooperative threads that stay on this CPU */
+	u32 coop_threads;	/* and those of them that are in play: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
 	u64 runs_deadline_ns;	/* the running task's deadline, where it runs on its reservation; else 0 */
 	u64 runs_latest_ns;	/* and until when that could have waited for others' releases */
