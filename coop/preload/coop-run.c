@@ -155,6 +155,9 @@ static void set_preload(const char *library)
 	const char *before = getenv("LD_PRELOAD");
 	char *all;
 
+	if (strpbrk(library, ": \t\n"))
+		fail(STATUS_FAILED, "the dynamic loader takes a space or a colon for the end of a name in LD_PRELOAD", "install it in a folder without them",
+		     "cannot use %s", library);
 	/* In front of what is there: what others wrap is still called. */
 	if (asprintf(&all, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") < 0 || setenv("LD_PRELOAD", all, 1))
 		fail(STATUS_FAILED, strerror(errno), "free some memory", "cannot set LD_PRELOAD");

@@ -169,3 +169,14 @@ def test_what_it_runs_has_no_huge_pages_unless_it_asks_for_them():
         pytest.skip("this kernel, or whoever runs the tests, has none to be left")
     assert run(COOP_RUN, *enabled).split() == ["THP_enabled:", "0"]
     assert run(COOP_RUN, *enabled, COOP_HUGE_PAGES="1") == without_it
+
+
+def test_a_library_that_the_loader_would_not_find_is_named(tmp_path: Path) -> None:
+    """In a folder with a space in its name coop-run says so, with status 125: the dynamic loader would leave the library out, and the program would not
+    be cooperative without a word of it."""
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    for name in ("coop-run", "libcoop-preload.so", "libcoop.so.0"):
+        shutil.copy(BUILD / name, folder)
+    done = subprocess.run([folder / "coop-run", "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 125 and "a space or a colon" in done.stderr, done.stderr
