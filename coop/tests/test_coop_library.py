@@ -30,7 +30,10 @@ LATER = {f"coop_{what}_group": "LIBCOOP_0.2" for what in ("join", "leave", "shar
 
 
 def test_only_the_header_is_exported() -> None:
-    """The shared library shows exactly the header's functions, of version LIBCOOP_0.1 or that in which they came, and is found by the name libcoop.so.0."""
+    """The shared library shows exactly the header's functions, of version LIBCOOP_0.1 or that in which they came, and is found by the name libcoop.so.0; the
+    static one shows no others either: a program's own queue_push() was called by it."""
+    static = [line.split()[-1] for line in run("nm", "--defined-only", "--extern-only", BUILD / "libcoop.a").splitlines() if len(line.split()) == 3]
+    assert sorted(static) == sorted(FUNCTIONS)
     shown = [line.split()[-1] for line in run("nm", "-D", "--defined-only", BUILD / "libcoop.so").splitlines() if " T " in line]
     assert sorted(shown) == [f"{name}@@{LATER.get(name, 'LIBCOOP_0.1')}" for name in FUNCTIONS]
     assert "SONAME" in run("objdump", "-p", BUILD / "libcoop.so")
