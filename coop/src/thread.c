@@ -316,6 +316,8 @@ void thread_arm(struct thread *self, u64 when_ns)
 
 static int sleep_until(struct thread *self, u64 release_ns)
 {
+	/* What the thread's loop waits for in somebody else's. */
+	const u64 before_ns = self->armed_ns;
 	struct pollfd timer = { .fd = self->timer_fd, .events = POLLIN };
 	int error = 0;
 
@@ -323,7 +325,7 @@ static int sleep_until(struct thread *self, u64 release_ns)
 	/* A read() would be restarted by some signals. */
 	if (poll(&timer, 1, -1) < 0)
 		error = -errno;
-	thread_arm(self, 0);
+	thread_arm(self, self->loop ? before_ns : 0);
 	return error;
 }
 

@@ -340,6 +340,21 @@ CASE(poll_leaves_the_loop_its_timers,
 	CHECK_EQ(coop_free(coop), 0);
 }
 
+CASE(poll_leaves_an_outer_loop_its_timer,
+     "Where somebody else's loop waits for coop_get_fd(), a coop_poll() of the thread's in between does not disturb it: it is readable when the timer"
+     " is due.")
+{
+	struct coop *coop = new_coop();
+	struct coop_event timer = timer_at(coop_now() + 20 * MS, stop_now, NULL), own = { .type = COOP_TIMER, .release = coop_now() + 5 * MS };
+	struct pollfd outer = { .fd = coop_get_fd(coop), .events = POLLIN };
+
+	CHECK_EQ(coop_submit(coop, &timer), 0);
+	CHECK_EQ(coop_poll(0, &own, NULL), 0);
+	CHECK_EQ(poll(&outer, 1, 5000), 1);
+	CHECK_EQ(coop_dispatch(coop, 0), 1);
+	CHECK_EQ(coop_free(coop), 0);
+}
+
 static void *use_another_threads(void *data)
 {
 	struct coop *others = data, *own = new_coop();
