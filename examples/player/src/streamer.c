@@ -45,6 +45,8 @@ static const char usage[] =
 #define SLOW_BYTES 4096
 /* What it makes up for: this program's own delays are not the network's. */
 #define SLOW_QUEUE_NS (50 * NS_PER_MS)
+/* Until it is tried again to let a viewer in for whom there was no descriptor. */
+#define NO_ROOM_NS (100 * NS_PER_MS)
 /* Of a question. */
 #define QUESTION_BYTES 512
 
@@ -341,11 +343,25 @@ static void send_off(int fd)
 	close(fd);
 }
 
+/* A while after there was no descriptor for a viewer, who still waits: `user` is the event of those who come. */
+static void accept_again(struct coop *coop, struct coop_event *event)
+{
+	(void)coop_submit(coop, event->user);
+}
+
 static void accept_viewer(struct coop *coop, struct coop_event *event)
 {
+	static struct coop_event later = { .type = COOP_TIMER, .callback = accept_again };
 	const int fd = accept4(event->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct viewer *viewer;
 
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		/* It stays ready: to ask again at once would take all of the CPU. */
+		later.user = event;
+		later.release = coop_now() + NO_ROOM_NS;
+		(void)coop_submit(coop, &later);
+		return;
+	}
 	(void)coop_submit(coop, event);
 	if (fd < 0)
 		return;

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
 import threading
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +42,12 @@ NS = 10**9
 SECOND = window_message(0, (1, 0, 0), 0, NS)
 #: A frame that libavcodec takes for one and cannot decode.
 NONSENSE = b"\0\0\0\1\x65" + bytes(range(1, 200))
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has run."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -262,6 +270,22 @@ def test_a_streamer_outlives_its_viewers() -> None:
         assert play("--server", place, "--display", "none", "--seconds", "1", "calm.mkv").figures["frames_shown"] > 0
         server.terminate()
         assert server.wait(PATIENCE_S) == 0
+
+
+def test_a_streamer_without_descriptors_waits_for_some() -> None:
+    """More viewers than it has descriptors for: it takes little CPU meanwhile (all of it where it asks again at once), and serves the next one when some have
+    gone."""
+    with streamer(film("calm")) as (place, server):
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (16, 16))
+        host, port = place.split(":")
+        crowd = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(16)]
+        time.sleep(0.5)
+        before_s = cpu_s(server.pid)
+        time.sleep(1)
+        assert cpu_s(server.pid) - before_s < 0.2
+        for one in crowd:
+            one.close()
+        assert play("--server", place, "--display", "none", "--seconds", "1", "calm.mkv").figures["frames_shown"] > 0
 
 
 def test_a_streamer_in_the_background_serves_when_its_command_has_ended() -> None:
