@@ -63,7 +63,10 @@ int main(void)
 	source = g_source_new(&functions, sizeof(struct coop_source));
 	((struct coop_source *)source)->coop = coop;
 	g_source_add_unix_fd(source, coop_get_fd(coop), G_IO_IN);
-	/* Releases are for what is late when it waits. */
+	/*
+	 * Releases are for what is late when it waits. With best-effort events, too, GLib would run nothing else at this priority: then it is
+	 * G_PRIORITY_LOW.
+	 */
 	g_source_set_priority(source, G_PRIORITY_HIGH);
 	g_source_attach(source, NULL);
 	g_timeout_add(25, glib_timeout, NULL);

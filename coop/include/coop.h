@@ -50,7 +50,10 @@ struct coop_token {
 struct coop;
 struct coop_event;
 
-/* Runs an event. It should take well below 1 ms, and must not block; longer work is cut up (section 2). */
+/*
+ * Runs an event. It should take well below 1 ms, and must not block; longer work is cut up (section 2). It ends by returning: who leaves it by an
+ * exception, longjmp() or the end of the thread leaves the scheduler as if it still ran (-EBUSY).
+ */
 typedef void (*coop_callback)(struct coop *coop, struct coop_event *event);
 
 enum coop_event_type {
@@ -60,8 +63,8 @@ enum coop_event_type {
 };
 
 /*
- * An event (Figure 2). All zeros but what its type needs. While it is submitted, type and fd are left alone; what else is
- * changed then counts from the next coop_submit() on.
+ * An event (Figure 2). All zeros but what its type needs. While it is submitted, type and fd are left alone. Changed then, events,
+ * release and user_virtual_time count from the next coop_submit() on; callback and user are read when it runs.
  */
 struct coop_event {
 	enum coop_event_type type;

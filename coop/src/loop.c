@@ -243,7 +243,7 @@ static void take_out(struct coop *coop, struct coop_event *event)
 	event->owner = NULL;
 	if (event->type != COOP_DESCRIPTOR)
 		return;
-	/* Fails where the descriptor was closed first: then the kernel has forgotten it by itself. */
+	/* Fails where the descriptor was closed first: then the kernel has forgotten it by itself, if that was the last one of its file. */
 	(void)epoll_ctl(coop->epoll_fd, EPOLL_CTL_DEL, event->fd, NULL);
 	for (int i = 0; i < coop->ready_count; i++)
 		if (coop->ready[i].data.ptr == event)

@@ -26,8 +26,8 @@ static void settle_in(void)
 }
 
 CASE(a_count_larger_than_the_set_is_one,
-     "select() of as many descriptors as the process may have, with an fd_set of the usual size at the end of its memory and a timerfd: it returns 0 after"
-     " its timeout, because the kernel looks no further than descriptors are open.")
+     "select() of as many descriptors as the process may have, with an fd_set of the usual size at the end of its memory and a timerfd: it returns 0"
+     " after its timeout, because the kernel looks no further than descriptors are open.")
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
