@@ -21,6 +21,8 @@
 
 /* How long a thread that found no free slot does without. */
 #define FULL_NS (100 * NS_PER_MS)
+/* And how often one that has a slot, but goes unheard there, introduces itself again. */
+#define AGAIN_NS NS_PER_S
 
 static unsigned int forks;
 
@@ -229,7 +231,16 @@ static void introduce(struct thread *self)
 	sched_yield();
 }
 
-/* Where the process has another page than this thread, or this thread has no slot yet. */
+/*
+ * The scheduler may have let go of a thread that has its slot still: it was of a real-time class for a while, or its user had too many. Who yields is
+ * taken up again by that; who only sleeps would not be.
+ */
+static bool is_unheard(const struct thread *self)
+{
+	return self->slot && self->missed >= PROOF;
+}
+
+/* Where the process has another page than this thread, or this thread has no slot yet, or nobody looks there. */
 static void settle(struct thread *self)
 {
 	const u64 now_ns = now_roughly();
@@ -237,7 +248,8 @@ static void settle(struct thread *self)
 
 	if (now_ns >= atomic_load_explicit(&attach_next_ns, memory_order_relaxed))
 		attach_step(now_ns);
-	if (self->page == atomic_load_explicit(&attach_page, memory_order_relaxed) && (!self->page || self->slot || now_ns < self->look_ns))
+	if (self->page == atomic_load_explicit(&attach_page, memory_order_relaxed) &&
+	    (!self->page || (self->slot && !is_unheard(self)) || now_ns < self->look_ns))
 		return;
 	stretch_begin(&stretch);
 	if (self->page != atomic_load(&attach_page)) {
@@ -249,6 +261,9 @@ static void settle(struct thread *self)
 		self->slot = take_slot(self->page);
 		if (self->slot)
 			introduce(self);
+	} else if (is_unheard(self)) {
+		self->look_ns = now_ns + AGAIN_NS;
+		introduce(self);
 	}
 	stretch_end(&stretch);
 }

@@ -129,6 +129,26 @@ CASE(the_promise_is_what_the_scheduler_says,
 	server_stop(server);
 }
 
+CASE(who_sleeps_unheard_is_introduced_again,
+     "A thread that only sleeps, has its slot, and has gone unanswered twice yields once a second so that the scheduler gets to know it again: once"
+     " or more in 2 s of sleeps of 20 ms, and not at each.")
+{
+	struct server *server;
+	struct coop *coop = begin_with_coop(&server);
+	struct coop_event timer = timer_at(0, NULL, NULL);
+
+	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
+	introductions = 0;
+	for (const u64 end = coop_now() + 2000 * MS; coop_now() < end;) {
+		timer.release = coop_now() + 20 * MS;
+		CHECK_EQ(coop_poll(0, &timer, NULL), 0);
+	}
+	CHECK_EQ(coop_promise(), COOP_PROMISE_NONE);
+	CHECK(introductions >= 1 && introductions <= 4);
+	CHECK_EQ(coop_free(coop), 0);
+	server_stop(server);
+}
+
 CASE(the_daemon_dies_and_another_one_comes,
      "150 ms after the daemon's end (it is looked for every 100 ms) its page is no longer used; a new daemon is found by itself, within 20 s on a "
      "busy machine, and asked once.")

@@ -11,6 +11,7 @@ struct coop_answer next_answer;
 bool scheduler_is_there;
 struct coop_slot *shared;
 struct coop_request last_request;
+int introductions;
 int yields;
 void (*on_yield)(void);
 
@@ -29,8 +30,10 @@ int sched_yield(void)
 	struct coop_slot *slot = own_slot();
 
 	/* The leak sanitizer yields, too, in whatever state that is. */
-	if (slot && slot->request.state != COOP_STATE_YIELDS)
+	if (slot && slot->request.state != COOP_STATE_YIELDS) {
+		introductions++;
 		return 0;
+	}
 	yields++;
 	if (!scheduler_is_there || !slot)
 		return 0;

@@ -20,6 +20,8 @@ extern struct coop_slot *shared;
 /* What it was told last, and how often it was told something. */
 extern struct coop_request last_request;
 extern int yields;
+/* And how often a thread let it know that it is there. */
+extern int introductions;
 /* Runs before it answers. */
 extern void (*on_yield)(void);
 
