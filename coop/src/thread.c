@@ -310,7 +310,7 @@ bool thread_hear(struct thread *self, struct advice *advice, enum evidence evide
 		return true;
 	}
 	self->missed += evidence;
-	if (!self->slot || self->missed >= PROOF)
+	if (!self->slot || is_unheard(self))
 		self->promise = COOP_PROMISE_NONE;
 	return false;
 }
@@ -439,7 +439,7 @@ int coop_promise_error(void)
 	if (self && self->page && self->page == atomic_load(&attach_page)) {
 		if (!self->slot)
 			return -EUSERS;
-		return self->missed >= PROOF ? -ENODATA : -EINPROGRESS;
+		return is_unheard(self) ? -ENODATA : -EINPROGRESS;
 	}
 	error = atomic_load(&attach_error);
 	return error ? error : -EINPROGRESS;

@@ -69,6 +69,9 @@ void submit_ready(struct coop *coop, struct coop_event *readers, size_t count, c
 /* A callback that ends coop_run(). */
 void stop_now(struct coop *coop, struct coop_event *event);
 
+/* Sleeps by poll() until a thread under the preload has its page, where there is one to have. */
+void settle_in(void);
+
 /* Uses the CPU for that long. */
 void burn(uint64_t ns);
 

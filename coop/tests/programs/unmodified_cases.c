@@ -46,13 +46,6 @@ static void call_early(void)
 
 __attribute__((section(".preinit_array"), used)) static void (*const early)(void) = call_early;
 
-/* So that the thread has its page, where there is one to have. */
-static void settle_in(void)
-{
-	for (int i = 0; i < 20; i++)
-		CHECK_EQ(poll(NULL, 0, 10), 0);
-}
-
 CASE(a_call_before_main_works,
      "Before the constructors of all libraries a read() of a timerfd returns its 8 bytes, and a poll() 0 after its timeout; and so do later ones.")
 {

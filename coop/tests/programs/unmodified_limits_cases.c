@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -17,13 +16,6 @@
 #include <unistd.h>
 
 #include "testing.h"
-
-/* So that the thread has its page, where there is one to have. */
-static void settle_in(void)
-{
-	for (int i = 0; i < 20; i++)
-		CHECK_EQ(poll(NULL, 0, 10), 0);
-}
 
 CASE(a_count_larger_than_the_set_is_one,
      "select() of as many descriptors as the process may have, with an fd_set of the usual size at the end of its memory and a timerfd: it returns 0"
