@@ -138,13 +138,69 @@ def test_errors_are_os_errors(coop: ModuleType) -> None:
     assert code(scheduler.timer, coop.NEVER, lambda _: None) == errno.EINVAL
     assert code(scheduler.run) == errno.ENOENT
     assert code(coop.poll) == errno.EINVAL
+    waiting = scheduler.timer(coop.now_ns() + 10**12, lambda _: None)
     codes: list[int | None] = []
-    thread = threading.Thread(target=lambda: codes.append(code(scheduler.dispatch)))
+    thread = threading.Thread(target=lambda: codes.extend([code(scheduler.dispatch), code(waiting.cancel)]))
     thread.start()
     thread.join()
-    assert codes == [errno.EPERM]
+    assert codes == [errno.EPERM] * 2
+    assert waiting.cancel() and not waiting.cancel()
     scheduler.close()
     scheduler.close()
+    assert not waiting.cancel()
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**64])
+def test_what_does_not_fit_is_refused(coop: ModuleType, wrong: int) -> None:
+    """A time of less than 0, or of more than 64 bits, is a ValueError that names it, also as what a callback wants next: C would take another one, such as
+    never for -1. A group has 32 bits. To wait for longer than 2^63 ns is to wait."""
+    with coop.Coop() as scheduler:
+        for call in (scheduler.timer, scheduler.best_effort):
+            with pytest.raises(ValueError, match=str(wrong)):
+                call(wrong, print)
+        scheduler.timer(0, lambda _: wrong)
+        with pytest.raises(ValueError, match=f"a release, .*{wrong}"):
+            scheduler.run()
+        for group in (wrong, 2**32):
+            with pytest.raises(ValueError, match="a group"):
+                scheduler.set_group(group)
+        scheduler.timer(coop.now_ns() + 1_000_000, lambda _: None)
+        assert scheduler.dispatch(2**63) == 1
+    for call in (lambda: coop.poll(release_ns=wrong), lambda: coop.poll(user_virtual_time=wrong), lambda: coop.sleeping(wrong).__enter__(),
+                 lambda: coop.poll(wrong, 0), lambda: coop.share_group(wrong), lambda: coop.leave_group(wrong)):
+        with pytest.raises(ValueError, match=str(wrong)):
+            call()
+
+
+def test_a_forgotten_coop_is_closed(coop: ModuleType) -> None:
+    """One that nobody has closed is, when it is forgotten, with a ResourceWarning; the thread can make another one, also where its events were kept.
+    Forgotten in another thread, where nobody can close it, it stays its own thread's, and no event of it runs."""
+    scheduler = coop.Coop()
+    ran: list[int] = []
+    event = scheduler.timer(0, ran.append)
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del scheduler
+    assert not event.cancel()
+    coop.Coop().close()
+    codes: list[int] = []
+
+    def forgets() -> None:
+        held = [coop.Coop()]
+        held[0].timer(0, ran.append)
+        other = threading.Thread(target=held.clear)
+        other.start()
+        other.join()
+        try:
+            coop.Coop()
+        except OSError as error:
+            codes.append(error.errno)
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        thread = threading.Thread(target=forgets)
+        thread.start()
+        thread.join()
+    assert codes == [errno.EBUSY]
+    assert not ran
 
 
 def test_the_calls_beneath_work(coop: ModuleType) -> None:

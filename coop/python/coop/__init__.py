@@ -14,8 +14,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import enum
+import errno
 import os
 import select
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -28,6 +31,9 @@ __all__ = ["NEVER", "Advice", "Coop", "Event", "HasFileno", "Promise", "join_gro
 
 #: As an answer: there is none. As a release: never.
 NEVER: int = _abi.COOP_NEVER
+
+_GROUP_MAX = 2**32 - 1
+_TIMEOUT_MAX_NS = 2**63 - 1
 
 
 def _load() -> ctypes.CDLL:
@@ -49,6 +55,25 @@ def _check(result: int) -> int:
     if result < 0:
         raise OSError(-result, os.strerror(-result))
     return result
+
+
+def _within(value: int, most: int, what: str) -> int:
+    """The value, which C would take modulo 2^64, or another power of two, where it is out of range."""
+    if not 0 <= value <= most:
+        raise ValueError(f"{what} is from 0 to {most}, not {value}")
+    return value
+
+
+def _release(release_ns: int) -> int:
+    return _within(release_ns, NEVER, "a release, in ns of CLOCK_MONOTONIC,")
+
+
+def _user_time(user_virtual_time: int) -> int:
+    return _within(user_virtual_time, NEVER, "a user virtual time")
+
+
+def _group(group: int) -> int:
+    return _within(group, _GROUP_MAX, "a group")
 
 
 class Promise(enum.IntEnum):
@@ -96,11 +121,11 @@ def poll(group: int = _abi.COOP_GROUP_SELF, release_ns: int = NEVER, user_virtua
     """The call beneath, for programs that keep their events themselves: tells the scheduler the release of the earliest timer and the user virtual
     time of the most important best-effort work, and gives up the CPU: it yields with work, or a release that has come, and else sleeps until the release.
 
-    Raises OSError: EINVAL with neither; EINTR where a signal came first; ENOMEM, EMFILE, ENFILE at a thread's first call or sleep.
+    Raises OSError: EINVAL with neither; EINTR where a signal came first; ENOMEM, EMFILE, ENFILE at a thread's first call or sleep. ValueError: out of range.
     """
-    timer = _abi.Event(type=_abi.COOP_TIMER, release=release_ns)
-    work = _abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=user_virtual_time)
-    _check(_library.coop_poll(group, timer, work))
+    timer = _abi.Event(type=_abi.COOP_TIMER, release=_release(release_ns))
+    work = _abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=_user_time(user_virtual_time))
+    _check(_library.coop_poll(_group(group), timer, work))
     return Advice(timer.release, work.user_virtual_time)
 
 
@@ -108,9 +133,9 @@ def poll(group: int = _abi.COOP_GROUP_SELF, release_ns: int = NEVER, user_virtua
 def sleeping(release_ns: int = NEVER) -> Iterator[None]:
     """Around a sleep of the program's own (select, another library's loop), until `release_ns` or until something wakes it: makes it a cooperative one.
 
-    Raises OSError: EBUSY where the thread speaks for itself by a Coop.
+    Raises OSError: EBUSY where the thread speaks for itself by a Coop. ValueError: out of range.
     """
-    _check(_library.coop_sleep_begin(release_ns))
+    _check(_library.coop_sleep_begin(_release(release_ns)))
     try:
         yield
     finally:
@@ -122,16 +147,16 @@ def share_group(group: int) -> bytes:
     process's end or limelight's.
 
     Raises OSError: EBUSY: it is another user's here; EDQUOT, ENOSPC: too many; ENOTCONN: limelight is not here; ECONNRESET: it has just gone, or is older than
-    this call; ETIMEDOUT; EINVAL for 0; EAGAIN; EPROTO.
+    this call; ETIMEDOUT; EINVAL for 0; EAGAIN; EPROTO. ValueError: out of range.
     """
     token = ctypes.create_string_buffer(_abi.COOP_TOKEN_BYTES)
-    _check(_library.coop_share_group(group, token))
+    _check(_library.coop_share_group(_group(group), token))
     return token.raw
 
 
 def unshare_group(group: int) -> None:
     """The token is good no more, and who joined by it is out. Raises OSError: ENOENT: this process has not shared it; and as share_group() does."""
-    _check(_library.coop_unshare_group(group))
+    _check(_library.coop_unshare_group(_group(group)))
 
 
 def join_group(group: int, token: bytes) -> None:
@@ -142,12 +167,12 @@ def join_group(group: int, token: bytes) -> None:
     """
     if len(token) != _abi.COOP_TOKEN_BYTES:
         raise ValueError(f"a token has {_abi.COOP_TOKEN_BYTES} bytes, this one {len(token)}: pass on what share_group() returned")
-    _check(_library.coop_join_group(group, bytes(token)))
+    _check(_library.coop_join_group(_group(group), bytes(token)))
 
 
 def leave_group(group: int) -> None:
     """`group` is this user's own again. Raises OSError: ENOENT: it was not another's; and as share_group() does."""
-    _check(_library.coop_leave_group(group))
+    _check(_library.coop_leave_group(_group(group)))
 
 
 class HasFileno(Protocol):
@@ -161,17 +186,38 @@ class Event:
     """A submitted event, from Coop.timer(), best_effort() or descriptor()."""
 
     def __init__(self, coop: Coop, raw: _abi.Event, work: Callable[[_abi.Event], bool], source: object = None) -> None:
-        self._coop, self._raw, self._work, self._source = coop, raw, work, source
+        self._coop, self._raw, self._work, self._source = weakref.ref(coop), raw, work, source
         self._is_cancelled = False
 
     def cancel(self) -> bool:
-        """Takes it back: it does not run, or not again. False: it was not waiting, because it runs just now, or is done."""
+        """Takes it back: it does not run, or not again. False: it was not waiting, because it runs just now, or is done, or its Coop is.
+
+        Raises OSError: EPERM in another thread than the Coop's; ECHILD in a child made by fork.
+        """
+        coop = self._coop()
+        was_waiting = coop is not None and coop._take_back(self)
         self._is_cancelled = True
-        return self._coop._take_back(self)
+        return was_waiting
+
+
+def _caller_of(coop: weakref.ref[Coop]) -> Callable[[int, ctypes._Pointer[_abi.Event]], None]:
+    """What the library calls for a Coop's events; it does not keep that from being forgotten."""
+
+    def run(_: int, raw: ctypes._Pointer[_abi.Event]) -> None:
+        known = coop()
+        if known is not None:
+            known._run(raw)
+
+    return run
+
+
+#: What the library has of a Coop that was forgotten in another thread than its own: nobody can take it back, and it must stay where it is.
+_left_behind: list[object] = []
 
 
 class Coop:
-    """One thread's events, and what runs them. It belongs to the thread that made it, which can have one; a child made by fork can only close it.
+    """One thread's events, and what runs them. It belongs to the thread that made it, which can have one; a child made by fork can only close it. One that is
+    forgotten without having been closed is closed by that, with a ResourceWarning.
 
     Raises OSError: EBUSY where this thread has one; EMFILE, ENFILE: no descriptor left (it needs two); ENOMEM.
     """
@@ -183,7 +229,7 @@ class Coop:
         self._handle = handle
         #: Lent to the library, by address.
         self._submitted: dict[int, Event] = {}
-        self._run_event = _abi.CALLBACK(self._run)
+        self._run_event = _abi.CALLBACK(_caller_of(weakref.ref(self)))
         self._error: BaseException | None = None
         self._is_stopped = False
         #: asyncio's loop, where that watches fileno() for sleep_until().
@@ -192,6 +238,18 @@ class Coop:
     def __enter__(self) -> Self:
         """The same."""
         return self
+
+    def __del__(self) -> None:
+        """Closes it, should nobody have."""
+        if getattr(self, "_handle", None) is None:
+            return
+        handle = self._handle
+        try:
+            self.close()
+        except BaseException:  # whatever it was, the library has them still
+            _left_behind.append((handle, self._submitted, self._run_event))
+        # Last: it may be an error.
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         """Closes it."""
@@ -212,15 +270,15 @@ class Coop:
         """Calls callback(release_ns) when that has come, which returns the next release or None. Due timers run before all else, the earliest first.
 
         Like all callbacks it should take well below 1 ms, and not block.
-        Raises OSError: EINVAL for NEVER, ENOMEM, EPERM in another thread, ECHILD in a child made by fork.
+        Raises OSError: EINVAL for NEVER, ENOMEM, EPERM in another thread, ECHILD in a child made by fork. ValueError: out of range.
         """
 
         def work(raw: _abi.Event) -> bool:
             following = callback(raw.release)
-            raw.release = raw.release if following is None else following
+            raw.release = raw.release if following is None else _release(following)
             return following is not None
 
-        return self._submit(_abi.Event(type=_abi.COOP_TIMER, release=release_ns), work)
+        return self._submit(_abi.Event(type=_abi.COOP_TIMER, release=_release(release_ns)), work)
 
     def best_effort(self, user_virtual_time: int, callback: Callable[[], int | None]) -> Event:
         """Calls callback() when no timer is due, the least user virtual time (the program's own measure of progress) first; it returns that of the
@@ -228,10 +286,10 @@ class Coop:
 
         def work(raw: _abi.Event) -> bool:
             following = callback()
-            raw.user_virtual_time = raw.user_virtual_time if following is None else following
+            raw.user_virtual_time = raw.user_virtual_time if following is None else _user_time(following)
             return following is not None
 
-        return self._submit(_abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=user_virtual_time), work)
+        return self._submit(_abi.Event(type=_abi.COOP_BEST_EFFORT, user_virtual_time=_user_time(user_virtual_time)), work)
 
     def descriptor(self, source: int | HasFileno, callback: Callable[[int], bool | None], events: int = select.POLLIN) -> Event:
         """Calls callback(revents) when `source` is ready for one of `events` (POLLIN, POLLOUT, POLLPRI, POLLRDHUP of select), until it returns nothing true.
@@ -244,7 +302,7 @@ class Coop:
 
     def set_group(self, group: int) -> None:
         """The group in which this thread's CPU time is pooled, and divided by user virtual time; 0, the default, shares with nobody."""
-        _check(_library.coop_set_group(self._handle, group))
+        _check(_library.coop_set_group(self._handle, _group(group)))
 
     def run(self) -> None:
         """Runs events until stop(). Raises OSError: ENOENT: nothing is submitted, so that nothing could ever happen; EBUSY: called from a callback."""
@@ -261,7 +319,7 @@ class Coop:
     def dispatch(self, timeout_ns: int = 0) -> int:
         """Waits at most timeout_ns (0: not at all; negative: as long as it takes) for something to run, and runs what is due. Returns how many events ran; 0
         after the timeout or a signal. Raises OSError as run() does."""
-        return self._dispatch(timeout_ns)
+        return self._dispatch(min(timeout_ns, _TIMEOUT_MAX_NS) if timeout_ns >= 0 else -1)
 
     def fileno(self) -> int:
         """A descriptor that is readable whenever dispatch() would find something to run, for another loop: loop.add_reader(coop, coop.dispatch). It stays the
@@ -296,8 +354,12 @@ class Coop:
         self._submitted[ctypes.addressof(event._raw)] = event
 
     def _take_back(self, event: Event) -> bool:
-        if self._handle is None or _library.coop_cancel(self._handle, event._raw) != 0:
+        if self._handle is None:
             return False
+        result = _library.coop_cancel(self._handle, event._raw)
+        if result == -errno.ENOENT:
+            return False
+        _check(result)
         del self._submitted[ctypes.addressof(event._raw)]
         return True
 
@@ -308,7 +370,7 @@ class Coop:
             raise error
         return _check(ran)
 
-    def _run(self, _: int, raw: ctypes._Pointer[_abi.Event]) -> None:
+    def _run(self, raw: ctypes._Pointer[_abi.Event]) -> None:
         """What the library calls. Nothing may be raised through it."""
         event = self._submitted.pop(ctypes.addressof(raw.contents))
         try:

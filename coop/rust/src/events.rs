@@ -157,7 +157,7 @@ impl Coop {
     }
 
     /// Calls `callback` when `source` is ready for one of `interest`, with what it is ready for, until that breaks. The source is kept as
-    /// long as the event is; a descriptor can be in one event at a time.
+    /// long as the event is, and may be exchanged for another one in the callback; a descriptor can be in one event at a time.
     ///
     /// # Errors
     /// As [`Coop::timer`]; `InvalidInput`: the interest is none, or others than those that can be asked for; EEXIST: another event
@@ -170,7 +170,12 @@ impl Coop {
     ) -> io::Result<Event> {
         let fd = source.as_fd().as_raw_fd();
         let event = sys::coop_event { type_: sys::COOP_DESCRIPTOR, fd, events: interest.0, ..Default::default() };
-        self.submit(event, move |coop, event| callback(coop, &mut source, Readiness(event.revents)).is_continue())
+        self.submit(event, move |coop, event| {
+            let goes_on = callback(coop, &mut source, Readiness(event.revents)).is_continue();
+            // The callback may have put another one there.
+            event.fd = source.as_fd().as_raw_fd();
+            goes_on
+        })
     }
 
     fn submit(

@@ -135,6 +135,34 @@ fn a_descriptor_is_owned() {
     assert_eq!(writer.write_all(b"c").expect_err("nobody reads").kind(), ErrorKind::BrokenPipe);
 }
 
+/// A source that the callback exchanges for another one is waited for from then on.
+#[test]
+fn a_descriptor_may_be_exchanged() {
+    let coop = new_coop();
+    let (first, mut to_first) = pipe().expect("a pipe");
+    let (second, mut to_second) = pipe().expect("a pipe");
+    let mut second = Some(second);
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&got);
+    let _event = coop
+        .descriptor(first, Readiness::READABLE, move |_, source, _| {
+            let mut byte = [0];
+            source.read_exact(&mut byte).expect("a byte");
+            seen.borrow_mut().push(byte[0]);
+            second.take().map_or(ControlFlow::Break(()), |next| {
+                *source = next;
+                ControlFlow::Continue(())
+            })
+        })
+        .expect("a descriptor");
+    to_first.write_all(b"a").expect("room");
+    to_second.write_all(b"b").expect("room");
+    for _ in 0..2 {
+        assert_eq!(coop.dispatch(Some(Duration::from_secs(1))).expect("it runs"), 1);
+    }
+    assert_eq!(*got.borrow(), b"ab");
+}
+
 /// Errors are the C library's: EBUSY for a second Coop, a sleep beside it and a run in a run; EINVAL for never, ENOENT for nothing to run; and a release of
 /// never that a callback returns ends the run with EINVAL.
 #[test]
