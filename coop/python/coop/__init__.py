@@ -211,7 +211,7 @@ def _caller_of(coop: weakref.ref[Coop]) -> Callable[[int, ctypes._Pointer[_abi.E
     return run
 
 
-#: What the library has of a Coop that was forgotten in another thread than its own: nobody can take it back, and it must stay where it is.
+#: What the library has of a Coop that was forgotten and could not be closed, in another thread than its own, say: it must stay where it is.
 _left_behind: list[object] = []
 
 
@@ -243,11 +243,10 @@ class Coop:
         """Closes it, should nobody have."""
         if getattr(self, "_handle", None) is None:
             return
-        handle = self._handle
         try:
             self.close()
         except BaseException:  # whatever it was, the library has them still
-            _left_behind.append((handle, self._submitted, self._run_event))
+            _left_behind.append((self._handle, self._submitted, self._run_event))
         # Last: it may be an error.
         warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
@@ -301,7 +300,9 @@ class Coop:
         return self._submit(_abi.Event(type=_abi.COOP_DESCRIPTOR, fd=fd, events=events), lambda raw: bool(callback(raw.revents)), source)
 
     def set_group(self, group: int) -> None:
-        """The group in which this thread's CPU time is pooled, and divided by user virtual time; 0, the default, shares with nobody."""
+        """The group in which this thread's CPU time is pooled, and divided by user virtual time; 0, the default, shares with nobody.
+
+        Raises OSError: EPERM in another thread, ECHILD in a child made by fork. ValueError: out of range."""
         _check(_library.coop_set_group(self._handle, _group(group)))
 
     def run(self) -> None:
