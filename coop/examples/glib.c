@@ -27,7 +27,8 @@ static void tick(struct coop *coop, struct coop_event *event)
 		return;
 	}
 	event->release += TICK_NS;
-	coop_submit(coop, event);
+	if (coop_submit(coop, event) < 0)
+		g_main_loop_quit(ticker->loop);
 }
 
 struct coop_source {

@@ -36,8 +36,9 @@ static void decode(struct coop *coop, struct coop_event *event)
 	struct frame *frame = event->user;
 
 	decode_piece(frame);
+	/* It was submitted as it is before: there is nothing that could fail. */
 	if (frame->pieces_done < PIECES)
-		coop_submit(coop, event);
+		(void)coop_submit(coop, event);
 }
 
 static void display(struct coop *coop, struct coop_event *event)
@@ -83,7 +84,11 @@ int main(void)
 			return 1;
 		}
 	}
-	coop_run(coop);
+	error = coop_run(coop);
+	if (error) {
+		fprintf(stderr, "plain: coop_run: %s\n", strerror(-error));
+		return 1;
+	}
 	error = coop_promise_error();
 	if (error)
 		printf("no promise (%s): timing as the kernel gives it\n", strerror(-error));

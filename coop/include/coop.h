@@ -95,7 +95,7 @@ COOP_PUBLIC uint64_t coop_now(void);
 /*
  * Makes the calling thread's scheduler, and asks limelight, where it is there, for the page that the promise needs (at
  * most 10 ms are spent on that; the rest is done while it runs).
- * -EINVAL: no place to put it; -EBUSY: this thread has one; -ENOMEM; -EMFILE, -ENFILE: no descriptor left (it needs two).
+ * -EINVAL: no place to put it; -EBUSY: this thread has one; -ENOMEM; -EMFILE, -ENFILE: no descriptor left (it needs two, and one for the promise).
  */
 COOP_PUBLIC int coop_new(struct coop **coop);
 
@@ -152,7 +152,8 @@ COOP_PUBLIC int coop_leave_group(uint32_t gid);
  * order of submission.
  * -EINVAL: no event, no callback, an unknown type, a release or user virtual time of COOP_NEVER, or events that are not
  * those above; -EBUSY: it is submitted already; -ENOMEM; -EEXIST: another event has this descriptor; -EBADF: it is
- * closed; -EOPNOTSUPP: it is of a kind that is always ready (a regular file); -ENOSPC: too many descriptors of this user.
+ * closed; -EOPNOTSUPP: it is of a kind that is always ready (a regular file); -ENOSPC: too many descriptors of this user; -ELOOP: it is an
+ * epoll set that has coop_get_fd() in it, or too many in each other.
  */
 COOP_PUBLIC int coop_submit(struct coop *coop, struct coop_event *event);
 

@@ -70,14 +70,26 @@ def test_uninstalled_it_leaves_no_file_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     where = [f"DESTDIR={folder}", "PREFIX=/usr", "LIBDIR=lib/here"]
     run("make", "-s", "-C", COOP, "uninstall", *where)
-    run("make", "-s", "-C", COOP, "install-built", *where)
+    run("make", "-s", "-C", COOP, "install", f"BUILD={tmp_path}/build", *where)
     brought = [path for path in folder.rglob("*") if not path.is_dir()]
-    assert {"coop-run", "libcoop.so", "libcoop.so.0", "libcoop.a", "libcoop-preload.so", "coop.pc", "coop.h", "coop.7"} <= {path.name for path in brought}
+    libraries = {"libcoop.so", "libcoop.so.0", "libcoop.a", "libcoop-preload.so"}
+    assert {"MIT.txt", "coop-run", "coop.pc", "coop.h", "coop.7"} | libraries <= {path.name for path in brought}
     others = folder / "usr/lib/here/libother.so"
     others.touch()
     for _ in range(2):
         run("make", "-s", "-C", COOP, "uninstall", *where)
         assert [path for path in folder.rglob("*") if not path.is_dir()] == [others]
+
+
+def test_coop_run_goes_with_its_library(tmp_path: Path) -> None:
+    """Installed into a library folder that only make install is told, coop-run finds its library there; and what was built for another one is not
+    installed: make says what to do."""
+    where = [f"BUILD={tmp_path}/build", f"DESTDIR={tmp_path}", "PREFIX=/usr"]
+    run("make", "-s", "-C", COOP, *where)
+    run("make", "-s", "-C", COOP, "install", "LIBDIR=lib64", *where)
+    run(tmp_path / "usr/bin/coop-run", "true")
+    refused = subprocess.run(["make", "-s", "-C", COOP, "install-built", *where], capture_output=True, text=True)
+    assert refused.returncode and "run make LIBDIR=lib first" in refused.stderr
 
 
 def test_every_function_has_a_man_page() -> None:

@@ -60,6 +60,7 @@ def test_libcoop_comes_and_goes_with_limelight(limelight: Path, tmp_path: Path) 
 def source_tree(top: Path, *without: str) -> None:
     """What an install of limelight and libcoop takes, at `top`."""
     shutil.copytree(TOP / "packaging", top / "packaging")
+    shutil.copytree(TOP / "LICENSES", top / "LICENSES")
     shutil.copytree(TOP / "abi/include", top / "abi/include")
     shutil.copytree(TOP / "coop", top / "coop", symlinks=True, ignore=shutil.ignore_patterns("tests", "__pycache__", *without))
     shutil.copy2(TOP / "Cargo.toml", top)

@@ -223,3 +223,9 @@ fn the_example_shows_or_drops_every_frame() {
     let reason = "Transport endpoint is not connected (os error 107)";
     assert_eq!(lines.get(10), Some(&format!("no promise ({reason}): timing as the kernel gives it").as_str()));
 }
+
+/// A function of the library has this name, too; what each of them calls is its own.
+#[unsafe(no_mangle)]
+extern "C" fn queue_push() {
+    panic!("libcoop has called the program's own function");
+}

@@ -121,8 +121,9 @@ int main(int argc, char **argv)
 	end.fd = end_signals();
 	end.user = play;
 	error = coop_submit(coop, &end);
-	if (!error)
-		error = coop_run(coop);
+	if (error)
+		die(STATUS_FAILED, strerror(-error), "allow this process more descriptors (ulimit -n)", "cannot begin");
+	error = coop_run(coop);
 	if (error)
 		die(STATUS_FAILED, strerror(-error), "report it as a defect of libcoop", "cannot go on");
 	figures_write(stdout, option.film, play_figures(play));

@@ -190,18 +190,24 @@ static void hear(struct screen *screen, const xcb_generic_event_t *event)
 		lose(screen, "the X server refused a request");
 }
 
-static void on_answers(struct coop *coop, struct coop_event *ready)
+/* All that has come: what the library has read, as it does where it sends, too, is not seen at the descriptor any more. */
+static void hear_all(struct screen *screen)
 {
-	struct screen *screen = ready->user;
 	xcb_generic_event_t *event;
 
-	/* All of them: what the library has read is not seen at the descriptor any more. */
 	while ((event = xcb_poll_for_event(screen->x))) {
 		hear(screen, event);
 		free(event);
 	}
 	if (xcb_connection_has_error(screen->x))
 		lose(screen, "the X server closed the connection");
+}
+
+static void on_answers(struct coop *coop, struct coop_event *ready)
+{
+	struct screen *screen = ready->user;
+
+	hear_all(screen);
 	if (!screen->has_gone)
 		(void)coop_submit(coop, ready);
 }
@@ -291,6 +297,5 @@ void screen_show(struct screen *screen, struct picture *picture, uint64_t due_ns
 	xcb_present_pixmap(screen->x, screen->window, screen->pixmaps[number], number, XCB_NONE, XCB_NONE, 0, 0, XCB_NONE, XCB_NONE, XCB_NONE,
 			   XCB_PRESENT_OPTION_ASYNC, 0, 0, 0, 0, NULL);
 	xcb_flush(screen->x);
-	if (xcb_connection_has_error(screen->x))
-		lose(screen, "the X server closed the connection");
+	hear_all(screen);
 }
