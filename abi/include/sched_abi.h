@@ -223,6 +223,7 @@ struct ll_reserve_args {
 	X(reclassified, "waiting tasks moved to another queue because their rating changed")                            \
 	X(lent_for_lock, "tasks lent the class of a HuC task, or HUCIN of a real-time one, that waits for a lock they hold") \
 	X(coop_due, "waiting cooperative threads that ran because their release was due")                               \
+	X(coop_behind, "due releases that were put behind other users', since their own user had had its part")            \
 	X(coop_overran, "times that a cooperative thread was demoted for running on after its slice and the slack") \
 	X(coop_slept, "times that one was demoted for sleeping elsewhere")                                              \
 	X(coop_ahead, "times that the release of one was not kept because it was ahead of its class")                    \

@@ -39,6 +39,7 @@
 #include "math/heap.h"
 #include "math/reserve.h"
 #include "math/even.h"
+#include "math/bucket.h"
 
 char _license[] SEC("license") = "GPL";
 UEI_DEFINE(uei);
@@ -83,6 +84,8 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
 	pass_vtime(p, tctx, ran_ns, now);
+	if (cctx->runs_due && tctx->coop.cell)
+		use_part(tctx->coop.uid, ran_ns, cctx->coop_now_ns);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;
@@ -117,6 +120,7 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 		note_wakeup(p, tctx);
 		tctx->reads_since_ns = 0;
 		tctx->wakeable_at_ns = scx_bpf_now();
+		note_interrupt(this_cpu_ctx(), tctx->wakeable_at_ns);
 	}
 	catch_up_vtime(p, tctx, woken);
 	count_runnable(p, tctx);
@@ -288,7 +292,8 @@ static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s3
 {
 	u32 above = tctx ? tctx->class : LL_NR_CLASSES;
 
-	if (tctx && goes_on_for_release(tctx, cctx)) {
+	part_releases(cpu, cctx);
+	if (tctx && goes_on_for_release(tctx, cpu, cctx)) {
 		go_on(prev, tctx, cpu, cctx, now);
 		return true;
 	}
@@ -436,7 +441,7 @@ static bool goes_on_before_kthread(struct task_struct *p, struct task_ctx *tctx)
 	if (!tctx->coop.cell || cctx->reservations || !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return false;
 	look_at_coop_clock(cctx);
-	if (cctx->coop_now_ns - cctx->gave_way_at_ns >= coop_slack_ns || !goes_on_for_release(tctx, cctx))
+	if (cctx->coop_now_ns - cctx->gave_way_at_ns >= coop_slack_ns || !goes_on_for_release(tctx, cpu, cctx))
 		return false;
 	now = scx_bpf_now();
 	settle_stint(p, tctx, cctx, now);

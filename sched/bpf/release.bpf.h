@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Release queues (cooperative polling, section 3.2): the cooperative threads of a CPU by when their next timer is due. One queue holds those that
- * wait for the CPU and one those that sleep, for each class. A thread is in a release queue beside its class's queue, and no kernel structure
+ * wait for the CPU and one those that sleep, for each class (and a third those that come after others: part_releases()). A thread is in a release queue beside its class's queue, and no kernel structure
  * holds a task twice: so these are heaps of our own, with a lock of their own, since a thread may leave its CPU while it waits there.
  */
 #ifndef LIMELIGHT_RELEASE_H
@@ -25,8 +25,9 @@ struct {
 /* Where each item is in its heap: changed with the lock of that held. */
 u16 release_places[LL_HEAP_ITEMS];
 
-/* The thread that each item stands for; 0: it is free. */
+/* The thread that each item stands for; 0: it is free. And the user that it counts for, where it is cooperative. */
 u32 release_pids[LL_HEAP_ITEMS];
+u32 release_uids[LL_HEAP_ITEMS];
 
 /*
  * Who may have how many items, so that who asks for many leaves some to others. A user but root has MAX_ITEMS_OF_USER for cooperative threads, and as
@@ -70,31 +71,69 @@ static u64 first_of_classes(const struct cpu_ctx *cctx, u32 state, u32 class)
 	return first;
 }
 
-/* The earliest release of a cooperative thread of @class or a more urgent one on @cctx; @sleeping ones too. */
+/* The earliest release of a cooperative thread of @class or a more urgent one that waits for @cctx. */
+static u64 next_waiting(const struct cpu_ctx *cctx, u32 class)
+{
+	return earlier(first_of_classes(cctx, RELEASE_WAITS, class), first_of_classes(cctx, RELEASE_BEHIND, class));
+}
+
+/* The same; @sleeping ones too. */
 static u64 next_release(const struct cpu_ctx *cctx, u32 class, bool sleeping)
 {
-	u64 waits = first_of_classes(cctx, RELEASE_WAITS, class);
+	u64 waits = next_waiting(cctx, class);
 
 	return sleeping ? earlier(waits, first_of_classes(cctx, RELEASE_SLEEPS, class)) : waits;
 }
 
+/* Where an item of queue @number is, if it is not there any more: put behind others, while it waited. */
+static u32 queue_behind_of(u32 number)
+{
+	return number < LL_NR_CLASSES ? RELEASE_BEHIND * LL_NR_CLASSES + number : number;
+}
+
 /*
- * Put @item into timed queue @number of @cpu, or with COOP_ABI_NEVER take it out, whether it is there or not. False where there is no room. Not
- * static: so the verifier looks at it once, and not wherever it is used.
+ * Put @item into timed queue @number of @cpu, or with COOP_ABI_NEVER take it out, whether it is there, or has been put behind others, or not. False
+ * where there is no room. Not static: so the verifier looks at it once, and not wherever it is used.
  */
 __weak bool change_queue(u32 cpu, u32 number, u32 item, u64 release_ns)
 {
 	struct release_queues *queues = bpf_map_lookup_elem(&release_queues, &cpu);
+	u32 behind = queue_behind_of(number);
 	bool done = true;
 
-	if (!queues || number >= NR_TIMED_QUEUES)
+	/* The compiler could prove the second, the verifier of Linux 6.18 cannot. */
+	barrier_var(behind);
+	if (!queues || number >= NR_TIMED_QUEUES || behind >= NR_TIMED_QUEUES)
 		return false;
 	bpf_spin_lock(&queues->lock);
-	if (release_ns == COOP_ABI_NEVER)
-		ll_heap_remove(&queues->heaps[number], release_places, item);
-	else
+	if (release_ns != COOP_ABI_NEVER) {
 		done = ll_heap_insert(&queues->heaps[number], release_places, item, release_ns);
+	} else if (!ll_heap_remove(&queues->heaps[number], release_places, item)) {
+		number = behind;
+		ll_heap_remove(&queues->heaps[number], release_places, item);
+	}
 	set_first(cpu, number, ll_heap_first(&queues->heaps[number], COOP_ABI_NEVER));
+	bpf_spin_unlock(&queues->lock);
+	return done;
+}
+
+/* Move @item, if it is still the first of queue @from of @cpu, to queue @to, where there is room. */
+__weak bool move_first_release(u32 cpu, u32 from, u32 to, u32 item)
+{
+	struct release_queues *queues = bpf_map_lookup_elem(&release_queues, &cpu);
+	bool done = false;
+	u64 key;
+
+	if (!queues || from >= NR_TIMED_QUEUES || to >= NR_TIMED_QUEUES)
+		return false;
+	bpf_spin_lock(&queues->lock);
+	key = queues->heaps[from].at[0].key;
+	if (queues->heaps[from].count && queues->heaps[from].at[0].item == item && queues->heaps[to].count < LL_HEAP_ROOM) {
+		ll_heap_remove(&queues->heaps[from], release_places, item);
+		done = ll_heap_insert(&queues->heaps[to], release_places, item, key);
+		set_first(cpu, from, ll_heap_first(&queues->heaps[from], COOP_ABI_NEVER));
+		set_first(cpu, to, ll_heap_first(&queues->heaps[to], COOP_ABI_NEVER));
+	}
 	bpf_spin_unlock(&queues->lock);
 	return done;
 }
@@ -105,32 +144,37 @@ static u64 rated_ns(const struct task_ctx *tctx, u64 ns)
 	return tctx->coop.rate_pm ? ns * tctx->coop.rate_pm / 1000 : ns;
 }
 
-/* The virtual time of its slice: that of a HuC task is the shorter the less it weighs, so that it is the same for all. */
-static u64 turn_ns(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+/*
+ * The virtual time of its slice, in class OTHER of @other_slice: that of a HuC task is the shorter the less it weighs, so that it is the same for all.
+ */
+static u64 turn_ns(const struct task_ctx *tctx, u64 other_slice)
 {
 	if (!is_huc_class(tctx->class))
-		return rated_ns(tctx, cctx->other_slice_ns);
+		return rated_ns(tctx, other_slice);
 	return tctx->coop.cell ? rated_ns(tctx, ll_rated_slice(huc_slice_ns, tctx->slice_pm, slice_min_ns)) : huc_slice_ns;
 }
 
 /* The virtual time of @tctx where it has just had its turn in its class, which is fair: a slice ahead of who has it now. */
 static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	return class_vtime[class_index(tctx->class)] + turn_ns(tctx, cctx);
+	return class_vtime[class_index(tctx->class)] + turn_ns(tctx, cctx->other_slice_ns);
 }
 
 /*
- * The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). Who was moved here from a CPU
+ * The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). By the longest slice, which it
+ * may have had: that of this moment is shorter as soon as many have come to wait, and who had a long one would be ahead for that. Who was moved here from a CPU
  * that is behind its class is ahead by that, too (catch_up_pinned()), and has not been prompt for it: it may be, by a period at most.
  */
-static u64 ahead_from(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static u64 ahead_from(const struct task_ctx *tctx)
 {
-	return after_turn(tctx, cctx) + rated_ns(tctx, coop_ahead_ns) + tctx->coop.brought_ns;
+	u64 turn = class_vtime[class_index(tctx->class)] + turn_ns(tctx, other_slice_max_ns);
+
+	return turn + rated_ns(tctx, coop_ahead_ns) + tctx->coop.brought_ns;
 }
 
-static bool is_ahead(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static bool is_ahead(const struct task_ctx *tctx)
 {
-	return ll_vtime_before(ahead_from(tctx, cctx), tctx->vtime);
+	return ll_vtime_before(ahead_from(tctx), tctx->vtime);
 }
 
 /* @tctx waits for @cpu or sleeps, as @state says, until its release, if that is to be kept. */
@@ -145,7 +189,7 @@ static void submit_release(struct task_ctx *tctx, u32 cpu, u32 state)
 		return;
 	if (tctx->coop.brought_ns && ll_vtime_before(tctx->vtime, after_turn(tctx, cpu_ctx_of(cpu))))
 		tctx->coop.brought_ns = 0;
-	if (is_ahead(tctx, cpu_ctx_of(cpu))) {
+	if (is_ahead(tctx)) {
 		tctx->coop.standing |= COOP_DEMOTED_AHEAD;
 		count(LL_STAT_coop_ahead);
 		return;
@@ -341,10 +385,51 @@ static bool take_from_queue(s32 cpu, struct task_struct *p, u64 queue, u64 enq_f
 	return moved;
 }
 
-/* Take the first of those of @class whose release is due. */
-static bool take_first_due(s32 cpu, u32 class, u64 enq_flags)
+/* Is the user of the first of queue @number of @cpu one that has a part left? */
+static bool first_has_part(s32 cpu, u32 number, u32 *item, u64 now)
 {
-	u32 number = release_queue(RELEASE_WAITS, class), item = first_item(cpu, number), waits_as;
+	*item = first_item(cpu, number);
+	return has_part(release_uids[*item & (LL_HEAP_ITEMS - 1)], cpu, now);
+}
+
+/* At a dispatch; with more the task that would have been next runs for AT_ONCE_NS, and then it is gone on with this. */
+enum { PARTED_AT_ONCE = MAX_ITEMS_OF_USER };
+
+/*
+ * Put those of @class that are due, and whose users have had their part, behind those whose users have not. Who is behind and has a part again comes back
+ * where it is the earliest: so those of a single user keep their order, whatever it uses.
+ */
+static void part_releases_of(s32 cpu, struct cpu_ctx *cctx, u32 class)
+{
+	u32 waits = release_queue(RELEASE_WAITS, class), behind = release_queue(RELEASE_BEHIND, class), item, i;
+	u64 now = cctx->coop_now_ns;
+
+	if (cctx->first_release[behind] < cctx->first_release[waits] && first_has_part(cpu, behind, &item, now)) {
+		move_first_release(cpu, behind, waits, item);
+		return;
+	}
+	bpf_for(i, 0, PARTED_AT_ONCE) {
+		if (cctx->first_release[waits] > now || first_has_part(cpu, waits, &item, now) || !move_first_release(cpu, waits, behind, item))
+			break;
+		count(LL_STAT_coop_behind);
+	}
+}
+
+static void part_releases(s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 class;
+
+	if (next_waiting(cctx, LL_CLASS_OTHER) > cctx->coop_now_ns)
+		return;
+	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
+		part_releases_of(cpu, cctx, class);
+}
+
+/* Take the first of those of @class whose release is due. */
+static bool take_first_due(s32 cpu, const struct cpu_ctx *cctx, u32 class, u64 enq_flags)
+{
+	u32 state = first_of_queue(cctx, RELEASE_WAITS, class) <= cctx->coop_now_ns ? RELEASE_WAITS : RELEASE_BEHIND;
+	u32 number = release_queue(state, class), item = first_item(cpu, number), waits_as;
 	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
 	struct task_ctx *tctx = p ? task_ctx_of(p) : NULL;
 	bool is_its = tctx && is_item_of(p, tctx, item, cpu), taken = false;
@@ -360,10 +445,23 @@ static bool take_first_due(s32 cpu, u32 class, u64 enq_flags)
 	return taken;
 }
 
-/* Does the task of @tctx, which has just yielded or whose slice is over, go on, because no release is earlier than its own (rules 1 and 2)? */
-static bool goes_on_for_release(const struct task_ctx *tctx, struct cpu_ctx *cctx)
+/* Comes the release of @tctx, which is due, before those that wait for @cpu, as part_releases() has them? */
+static bool is_before_waiting(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
-	if (!is_due(tctx, cctx->coop_now_ns) || is_ahead(tctx, cctx) || next_release(cctx, tctx->class, false) <= tctx->coop.release_ns)
+	u64 waits = first_of_classes(cctx, RELEASE_WAITS, tctx->class), now = cctx->coop_now_ns;
+
+	if (waits <= tctx->coop.release_ns)
+		return false;
+	/* Neither this one nor who is behind has to be looked at where that makes no difference. */
+	if (waits > now && first_of_classes(cctx, RELEASE_BEHIND, tctx->class) > tctx->coop.release_ns)
+		return true;
+	return has_part(tctx->coop.uid, cpu, now);
+}
+
+/* Does the task of @tctx, which has just yielded or whose slice is over, go on, because no release is earlier than its own (rules 1 and 2)? */
+static bool goes_on_for_release(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	if (!is_due(tctx, cctx->coop_now_ns) || is_ahead(tctx) || !is_before_waiting(tctx, cpu, cctx))
 		return false;
 	if (tctx->class == LL_CLASS_OTHER && rescue_comes_first(cctx))
 		return false;
@@ -376,16 +474,16 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 	u64 now = cctx->coop_now_ns;
 	u32 class;
 
-	if (first_of_classes(cctx, RELEASE_WAITS, LL_CLASS_OTHER) > now)
+	if (next_waiting(cctx, LL_CLASS_OTHER) > now)
 		return false;
 	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
-		if (first_of_queue(cctx, RELEASE_WAITS, class) > now)
+		if (earlier(first_of_queue(cctx, RELEASE_WAITS, class), first_of_queue(cctx, RELEASE_BEHIND, class)) > now)
 			continue;
 		if ((above < class || more_urgent_waits(cctx, class)) && !may_use_share(cctx, class))
 			break;
 		if (class == LL_CLASS_OTHER && rescue_comes_first(cctx))
 			break;
-		if (take_first_due(cpu, class, enq_flags)) {
+		if (take_first_due(cpu, cctx, class, enq_flags)) {
 			count(LL_STAT_coop_due);
 			return true;
 		}

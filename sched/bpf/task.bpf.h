@@ -11,11 +11,14 @@
 #define PF_NO_SETAFFINITY 0x04000000
 #define TASK_INTERRUPTIBLE 0x00000001
 
-/* The release queues of a CPU: one for each class, of those that wait for the CPU, and one of those that sleep. */
-enum { RELEASE_WAITS = 0, RELEASE_SLEEPS = 1, NR_RELEASE_QUEUES = 2 * LL_NR_CLASSES };
+/*
+ * The release queues of a CPU: one for each class, of those that wait for the CPU, one of those that sleep, and one of those that wait, are due, and whose
+ * user has had its part (part_releases()).
+ */
+enum { RELEASE_WAITS = 0, RELEASE_SLEEPS = 1, RELEASE_BEHIND = 2, NR_RELEASE_QUEUES = 3 * LL_NR_CLASSES };
 
 /* And behind those the queues of reservations: who waits for its period to start, and who is entitled to the CPU, by deadline. */
-enum { QUEUE_STARTS = NR_RELEASE_QUEUES, QUEUE_DEADLINES, NR_TIMED_QUEUES };
+enum { QUEUE_STARTS = NR_RELEASE_QUEUES, QUEUE_DEADLINES, NR_TIMED_QUEUES, TIMED_QUEUES_ROOM = 16 };
 
 /* Demoted, too, but nobody is told: it has not called yet. */
 enum { COOP_HAS_NOT_CALLED = 1U << 31 };
@@ -170,8 +173,12 @@ struct cpu_ctx {
 	u64 head_at_ns;		/* when that was looked up */
 	u64 coop_until_ns;	/* on the clock of coop_now(): until then its own class does not preempt the running task; else 0 */
 	u64 coop_told_ns;	/* and the end of the slice that it was told */
+	u64 coop_lost_ns;	/* and what interrupts that wake others up have had of its time */
+	u64 interrupt_at_ns;	/* when an interrupt woke up somebody here last, while such a task ran */
 	u64 coop_now_ns;	/* coop_now() when the dispatch, or the stint, began that is looked at */
-	u64 first_release[NR_TIMED_QUEUES];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
+	u32 runs_due;		/* the running task is cooperative, and was due when it began or went on */
+	u32 runs_uid;		/* and its user */
+	u64 first_release[TIMED_QUEUES_ROOM];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
 	u32 coop_homes;	/* cooperative threads that stay on this CPU */
 	u32 coop_threads;	/* and those of them that are in play: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
@@ -335,7 +342,7 @@ static bool is_pinned(const struct task_struct *p, const struct task_ctx *tctx)
 
 static u32 release_queue(u32 state, u32 class)
 {
-	return (state * LL_NR_CLASSES + class_index(class)) & (NR_RELEASE_QUEUES - 1);
+	return (state * LL_NR_CLASSES + class_index(class)) & (TIMED_QUEUES_ROOM - 1);
 }
 
 /* Is @tctx a cooperative thread whose releases are kept? */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many each user has of what there is a limited number of, so that no user but root takes all.
+ * How many each user has of what there is a limited number of, so that no user but root takes all; and for how long each one's releases have run of
+ * late, so that no user's are late because of another's.
  */
 #ifndef LIMELIGHT_USERS_H
 #define LIMELIGHT_USERS_H
@@ -53,6 +54,43 @@ static void dismiss_user(void *users, u32 uid)
 	}
 	if (!READ_ONCE(*has))
 		bpf_map_delete_elem(users, &uid);
+}
+
+/*
+ * By user id, root's too: what has run on each CPU for releases, that is, before who would have been next otherwise. Many threads of one user that are
+ * all due at one moment would make those of others late by as much as they take together. So who has run for releases for half of the time, and a
+ * little, comes after who has not (part_releases()).
+ *
+ * What it is bad at: of two users who both use more than that, nobody is modest, and the earlier release is first; and the programs of one user are
+ * not told apart. Should there be so many users that somebody's bucket is given to another, that one's is empty again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_PERCPU_HASH);
+	__uint(max_entries, COOP_MAX_PAGES);
+	__type(key, u32);
+	__type(value, struct ll_bucket);
+} release_buckets SEC(".maps");
+
+/* Has what @uid has run for releases on @cpu left it a part? By coop_now(). */
+static bool has_part(u32 uid, s32 cpu, u64 now)
+{
+	struct ll_bucket *bucket = bpf_map_lookup_percpu_elem(&release_buckets, &uid, cpu);
+
+	return !bucket || !ll_bucket_is_over(bucket, now);
+}
+
+/*
+ * @uid has run for a release, for @ran_ns until now; @now may be when that began. Where that was another CPU, and this one changes the task, it is this
+ * one's to count, which is as rare as that.
+ */
+static void use_part(u32 uid, u64 ran_ns, u64 now)
+{
+	struct ll_bucket *bucket = bpf_map_lookup_elem(&release_buckets, &uid), first = {};
+
+	if (bucket)
+		return ll_bucket_fill(bucket, ran_ns, now);
+	ll_bucket_fill(&first, ran_ns, now);
+	bpf_map_update_elem(&release_buckets, &uid, &first, BPF_ANY);
 }
 
 #endif /* LIMELIGHT_USERS_H */

@@ -14,6 +14,7 @@ typedef int64_t s64;
 #include "../bpf/math/heap.h"
 #include "../bpf/math/reserve.h"
 #include "../bpf/math/even.h"
+#include "../bpf/math/bucket.h"
 
 #define MS 1000000ULL
 
@@ -382,6 +383,30 @@ static void speed_of_the_mean(void)
 	CHECK(ll_even_apart(5, ~0ULL) == 6 && ll_even_apart(~0ULL, 5) == -6, "across the wrap");
 }
 
+/* Half of the time is never too much, in however many pieces; all of it is soon, and no longer than twice the room takes to leave. */
+static void leaky_bucket(void)
+{
+	struct ll_bucket bucket = { 0 }, other = { 0 };
+	const u64 piece = LL_BUCKET_ROOM_NS - 1, small = LL_BUCKET_ROOM_NS / 10;
+	u64 now = 1ULL << 62, full;
+
+	CHECK(!ll_bucket_is_over(&bucket, now) && !ll_bucket_is_over(&bucket, 0), "it is empty");
+	for (int i = 0; i < 1000; i++, now += 2 * piece) {
+		ll_bucket_fill(&bucket, piece, now);
+		CHECK(!ll_bucket_is_over(&bucket, now), "half of the time, %d times", i);
+	}
+	for (full = 0; !ll_bucket_is_over(&bucket, now); full += small, now += small)
+		ll_bucket_fill(&bucket, small, now);
+	CHECK(full > LL_BUCKET_ROOM_NS && full <= 2 * (LL_BUCKET_ROOM_NS + small), "all of the time, for %lu ns", full);
+	ll_bucket_fill(&bucket, ~0ULL, now);
+	CHECK(ll_bucket_level(&bucket, now) == LL_BUCKET_MOST_NS && ll_bucket_level(&bucket, now - 1) == LL_BUCKET_MOST_NS, "no more than the most");
+	CHECK(ll_bucket_is_over(&bucket, now + 2 * LL_BUCKET_ROOM_NS - 1), "until half has left");
+	CHECK(!ll_bucket_is_over(&bucket, now + 2 * LL_BUCKET_ROOM_NS) && !ll_bucket_level(&bucket, ~0ULL), "and no longer");
+	ll_bucket_fill(&other, 5, now);
+	ll_bucket_fill(&other, 5, now - 1000);
+	CHECK(ll_bucket_level(&other, now - 1000) == 10, "what was before: nothing has left");
+}
+
 int main(void)
 {
 	order_of_virtual_times();
@@ -401,5 +426,6 @@ int main(void)
 	evened_shares();
 	what_is_given_up_is_taken();
 	speed_of_the_mean();
+	leaky_bucket();
 	return failures ? 1 : 0;
 }
