@@ -8,7 +8,8 @@
  * release queues: one for those that wait for the CPU, and one for those that sleep, for each class. The rule by which releases, classes and
  * shares go together:
  *
- *  1. A due release goes before everybody of its class and of less urgent ones, the most urgent class first, in a class the earliest first.
+ *  1. A due release goes before everybody of its class and of less urgent ones, the most urgent class first, in a class the earliest first; but who
+ *     are of a user that has run for releases for half of the CPU's time after those who are not (part_releases() in release.bpf.h).
  *  2. Before a more urgent class goes only one of class OTHER, and only where the guaranteed share is due (share.bpf.h), as a part of that. Before
  *     those of class OTHER who have waited too long, and were rescued, it goes for a few of the rescue timer's periods, and no longer.
  *  3. Whoever runs for a release is charged as always, and does not move its class's clock while others wait. Once it is ahead of that by more
@@ -210,8 +211,8 @@ static void run_since_call(struct task_ctx *tctx, u64 ran_ns)
 		run_beyond(tctx, ran_ns);
 }
 
-/* @p has run for @ran_ns: its virtual time passes. */
-static __always_inline void pass_vtime(const struct task_struct *p, struct task_ctx *tctx, u64 ran_ns, u64 now)
+/* @p has run on @cctx for @ran_ns: its virtual time passes. */
+static __always_inline void pass_vtime(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 ran_ns, u64 now)
 {
 	u64 vtime = vtime_for(p, tctx, ran_ns, now);
 
@@ -220,6 +221,8 @@ static __always_inline void pass_vtime(const struct task_struct *p, struct task_
 		if (ran_ns)
 			change_rate(tctx, vtime * 1000 / ran_ns);
 		run_since_call(tctx, ran_ns);
+		if (cctx->runs_due)
+			use_part(tctx->coop.uid, ran_ns, cctx->coop_now_ns);
 	}
 	tctx->vtime += vtime;
 }
@@ -362,19 +365,21 @@ static void let_due_first(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 enum { IN_ONE_INTERRUPT_NS = 50000 };
 
 /*
- * Somebody is woken up on this CPU at @now. Where an interrupt does that, as it does for many whose timers meet, it takes the time of whoever runs, who
- * could not yield in that: 250 of them made a player that was in the middle of an event run on beyond its slack. So between one and the next it has not
- * run. Who has itself interrupted all the time is demoted by none of it, but makes way for those that are due (let_due_first()).
+ * Somebody is woken up on this CPU at @now. Where an interrupt does that, as it does for many whose timers meet, it takes the time of whoever runs,
+ * who could not yield in that: 250 of them made a player that was in the middle of an event run on beyond its slack. So between one and the next it
+ * has not run. Who has itself interrupted all the time is demoted by none of it, but makes way for those that are due (let_due_first()).
  */
-static void note_interrupt(struct cpu_ctx *cctx, u64 now)
+__weak int note_interrupt(u64 now)
 {
+	struct cpu_ctx *cctx = this_cpu_ctx();
 	u64 gap = now - cctx->interrupt_at_ns;
 
 	if (!cctx->coop_until_ns || bpf_in_task())
-		return;
+		return 0;
 	cctx->interrupt_at_ns = now;
 	if (gap < IN_ONE_INTERRUPT_NS)
 		cctx->coop_lost_ns += gap;
+	return 0;
 }
 
 /* The task of @tctx stops on @cctx, or its slice there is over: has it run for longer than it was told, and than the slack? */
@@ -426,17 +431,19 @@ static bool owes_call(const struct task_ctx *tctx)
 	return (tctx->coop.standing & COOP_DEMOTED_AHEAD) && tctx->coop.ran_ns > 0;
 }
 
-/* @tctx, in good standing, runs on @cctx until @until; where its user has had its part, without slack where the first that waits is another's. */
-static u64 until_others(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 until)
+/*
+ * Who runs on @cpu for its release, of @class, has until @until; where its user has had its part, without slack where the first that waits is another's.
+ */
+__weak u64 until_others(u32 cpu, u32 class, u64 until)
 {
-	u64 first = first_of_queue(cctx, RELEASE_WAITS, tctx->class), now = cctx->coop_now_ns;
-	s32 cpu = tctx->coop.home;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 first = first_of_queue(cctx, RELEASE_WAITS, class), now = cctx->coop_now_ns;
 	u32 item;
 
-	if (!cctx->runs_due || first >= until || has_part(tctx->coop.uid, cpu, now))
+	if (first >= until || has_part(cctx->runs_uid, cpu, now))
 		return until;
-	item = first_item(cpu, release_queue(RELEASE_WAITS, tctx->class));
-	return release_uids[item & (LL_HEAP_ITEMS - 1)] == tctx->coop.uid ? until : longer(first, now);
+	item = first_item(cpu, release_queue(RELEASE_WAITS, class));
+	return release_uids[item & (LL_HEAP_ITEMS - 1)] == cctx->runs_uid ? until : longer(first, now);
 }
 
 /*
@@ -473,7 +480,9 @@ static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tct
 		return slice_ns;
 	cctx->coop_told_ns = end;
 	cctx->coop_lost_ns = 0;
-	cctx->coop_until_ns = until_others(tctx, cctx, end + slack_of(tctx, end, next));
+	cctx->coop_until_ns = end + slack_of(tctx, end, next);
+	if (cctx->runs_due)
+		cctx->coop_until_ns = until_others(tctx->coop.home, tctx->class, cctx->coop_until_ns);
 	return cctx->coop_until_ns - now;
 }
 

@@ -83,9 +83,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	tctx->charged_at_ns = now;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
-	pass_vtime(p, tctx, ran_ns, now);
-	if (cctx->runs_due && tctx->coop.cell)
-		use_part(tctx->coop.uid, ran_ns, cctx->coop_now_ns);
+	pass_vtime(p, tctx, cctx, ran_ns, now);
 	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;
@@ -120,7 +118,8 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 		note_wakeup(p, tctx);
 		tctx->reads_since_ns = 0;
 		tctx->wakeable_at_ns = scx_bpf_now();
-		note_interrupt(this_cpu_ctx(), tctx->wakeable_at_ns);
+		if (coop_in_play)
+			note_interrupt(tctx->wakeable_at_ns);
 	}
 	catch_up_vtime(p, tctx, woken);
 	count_runnable(p, tctx);
@@ -292,7 +291,7 @@ static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s3
 {
 	u32 above = tctx ? tctx->class : LL_NR_CLASSES;
 
-	part_releases(cpu, cctx);
+	part_releases(cpu);
 	if (tctx && goes_on_for_release(tctx, cpu, cctx)) {
 		go_on(prev, tctx, cpu, cctx, now);
 		return true;

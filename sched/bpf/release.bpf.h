@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Release queues (cooperative polling, section 3.2): the cooperative threads of a CPU by when their next timer is due. One queue holds those that
- * wait for the CPU and one those that sleep, for each class (and a third those that come after others: part_releases()). A thread is in a release queue beside its class's queue, and no kernel structure
- * holds a task twice: so these are heaps of our own, with a lock of their own, since a thread may leave its CPU while it waits there.
+ * wait for the CPU and one those that sleep, for each class, and a third those that wait behind other users' (part_releases()). A thread is in a
+ * release queue beside its class's queue, and no kernel structure holds a task twice: so these are heaps of our own, with a lock of their own, since
+ * a thread may leave its CPU while it waits there.
  */
 #ifndef LIMELIGHT_RELEASE_H
 #define LIMELIGHT_RELEASE_H
@@ -145,7 +146,8 @@ static u64 rated_ns(const struct task_ctx *tctx, u64 ns)
 }
 
 /*
- * The virtual time of its slice, in class OTHER of @other_slice: that of a HuC task is the shorter the less it weighs, so that it is the same for all.
+ * The virtual time of its slice, in class OTHER of @other_slice: that of a HuC task is the shorter the less it weighs, so that it is the same for
+ * all.
  */
 static u64 turn_ns(const struct task_ctx *tctx, u64 other_slice)
 {
@@ -161,9 +163,9 @@ static u64 after_turn(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 }
 
 /*
- * The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). By the longest slice, which it
- * may have had: that of this moment is shorter as soon as many have come to wait, and who had a long one would be ahead for that. Who was moved here from a CPU
- * that is behind its class is ahead by that, too (catch_up_pinned()), and has not been prompt for it: it may be, by a period at most.
+ * The virtual time beyond which @tctx is so far ahead of its class that its releases are not to be kept (section 3.2). By the longest slice, which
+ * it may have had: that of this moment is shorter as soon as many have come to wait, and who had a long one would be ahead for that. Who was moved
+ * here from a CPU that is behind its class is ahead by that, too (catch_up_pinned()), and has not been prompt for it: it may be, by a period at most.
  */
 static u64 ahead_from(const struct task_ctx *tctx)
 {
@@ -314,14 +316,18 @@ static bool is_item_of(const struct task_struct *p, const struct task_ctx *tctx,
 
 static void enter_play(struct task_ctx *tctx)
 {
-	if (!__sync_val_compare_and_swap(&tctx->coop.in_play, 0, 1))
-		__sync_fetch_and_add(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+	if (__sync_val_compare_and_swap(&tctx->coop.in_play, 0, 1))
+		return;
+	__sync_fetch_and_add(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+	__sync_fetch_and_add(&coop_in_play, 1);
 }
 
 static void leave_play(struct task_ctx *tctx)
 {
-	if (__sync_val_compare_and_swap(&tctx->coop.in_play, 1, 0))
-		__sync_fetch_and_sub(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+	if (!__sync_val_compare_and_swap(&tctx->coop.in_play, 1, 0))
+		return;
+	__sync_fetch_and_sub(&cpu_ctx_of(tctx->coop.home)->coop_threads, 1);
+	__sync_fetch_and_sub(&coop_in_play, 1);
 }
 
 /* The thread of @item, which sleeps on although its release on @cpu is over, had no timer there: it is not in play. If it wakes up meanwhile, it is
@@ -396,33 +402,37 @@ static bool first_has_part(s32 cpu, u32 number, u32 *item, u64 now)
 enum { PARTED_AT_ONCE = MAX_ITEMS_OF_USER };
 
 /*
- * Put those of @class that are due, and whose users have had their part, behind those whose users have not. Who is behind and has a part again comes back
- * where it is the earliest: so those of a single user keep their order, whatever it uses.
+ * Put those of @class that are due, and whose users have had their part, behind those whose users have not. Who is behind and has a part again comes
+ * back where it is the earliest: so those of a single user keep their order, whatever it uses.
  */
-static void part_releases_of(s32 cpu, struct cpu_ctx *cctx, u32 class)
+static bool part_releases_of(u32 cpu, u32 class)
 {
 	u32 waits = release_queue(RELEASE_WAITS, class), behind = release_queue(RELEASE_BEHIND, class), item, i;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now = cctx->coop_now_ns;
 
-	if (cctx->first_release[behind] < cctx->first_release[waits] && first_has_part(cpu, behind, &item, now)) {
-		move_first_release(cpu, behind, waits, item);
-		return;
-	}
+	if (cctx->first_release[behind] < cctx->first_release[waits] && first_has_part(cpu, behind, &item, now))
+		return move_first_release(cpu, behind, waits, item);
 	bpf_for(i, 0, PARTED_AT_ONCE) {
 		if (cctx->first_release[waits] > now || first_has_part(cpu, waits, &item, now) || !move_first_release(cpu, waits, behind, item))
 			break;
 		count(LL_STAT_coop_behind);
 	}
+	return i;
 }
 
-static void part_releases(s32 cpu, struct cpu_ctx *cctx)
+/* The same for all classes, where anybody is due. */
+__weak bool part_releases(u32 cpu)
 {
-	u32 class;
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	bool moved = false;
 
-	if (next_waiting(cctx, LL_CLASS_OTHER) > cctx->coop_now_ns)
-		return;
-	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
-		part_releases_of(cpu, cctx, class);
+	if (next_waiting(cctx, LL_CLASS_OTHER) <= cctx->coop_now_ns) {
+		moved |= part_releases_of(cpu, LL_CLASS_HUCIN);
+		moved |= part_releases_of(cpu, LL_CLASS_HUCOUT);
+		moved |= part_releases_of(cpu, LL_CLASS_OTHER);
+	}
+	return moved;
 }
 
 /* Take the first of those of @class whose release is due. */

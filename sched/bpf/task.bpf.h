@@ -12,8 +12,8 @@
 #define TASK_INTERRUPTIBLE 0x00000001
 
 /*
- * The release queues of a CPU: one for each class, of those that wait for the CPU, one of those that sleep, and one of those that wait, are due, and whose
- * user has had its part (part_releases()).
+ * The release queues of a CPU, for each class: of those that wait for the CPU, of those that sleep, and of those that wait, are due, and whose user
+ * has had its part (part_releases()).
  */
 enum { RELEASE_WAITS = 0, RELEASE_SLEEPS = 1, RELEASE_BEHIND = 2, NR_RELEASE_QUEUES = 3 * LL_NR_CLASSES };
 
@@ -207,8 +207,9 @@ enum { RESCUED = LL_CLASS_KTHREAD };
 /* Somebody was rescued and has not run since: no release of class OTHER goes before them. Writer: the timer that looks for tasks that have waited. */
 u32 rescue_first;
 
-/* Cooperative threads that have a group. */
+/* Cooperative threads that have a group, and those that are in play on any CPU. */
 u32 coop_grouped;
+u32 coop_in_play;
 
 /* For this long what was seen of the queues is good enough for a decision that recurs at every switch or wake-up. */
 enum { LOOK_AGAIN_NS = 1000000 };

@@ -130,8 +130,8 @@ const volatile u64 overdue_after_ns = 4000000000;
 const volatile u64 coop_slack_ns = 1000000;
 
 /*
- * Releases of a thread that is further ahead of its class than the longest slice and so much CPU are not kept (section 3.2: "order of ms"). An event takes
- * less than 1 ms there, and one of each of several threads may come due at once.
+ * Releases of a thread that is further ahead of its class than the longest slice and so much CPU are not kept (section 3.2: "order of ms"). An event
+ * takes less than 1 ms there, and one of each of several threads may come due at once.
  */
 const volatile u64 coop_ahead_ns = 4000000;
 

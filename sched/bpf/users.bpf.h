@@ -57,9 +57,9 @@ static void dismiss_user(void *users, u32 uid)
 }
 
 /*
- * By user id, root's too: what has run on each CPU for releases, that is, before who would have been next otherwise. Many threads of one user that are
- * all due at one moment would make those of others late by as much as they take together. So who has run for releases for half of the time, and a
- * little, comes after who has not (part_releases()).
+ * By user id, root's too: what has run on each CPU for releases, that is, before who would have been next otherwise. Many threads of one user that
+ * are all due at one moment would make those of others late by as much as they take together. So who has run for releases for half of the time, and
+ * a little, comes after who has not (part_releases()).
  *
  * What it is bad at: of two users who both use more than that, nobody is modest, and the earlier release is first; and the programs of one user are
  * not told apart. Should there be so many users that somebody's bucket is given to another, that one's is empty again.
@@ -71,8 +71,11 @@ struct {
 	__type(value, struct ll_bucket);
 } release_buckets SEC(".maps");
 
-/* Has what @uid has run for releases on @cpu left it a part? By coop_now(). */
-static bool has_part(u32 uid, s32 cpu, u64 now)
+/*
+ * Has what @uid has run for releases on @cpu left it a part? By coop_now(). Not static, nor are others that are asked for cooperative threads only: what
+ * is inside of a callback costs those where there is none, in what that has to save, and the verifier time at each of the places.
+ */
+__weak bool has_part(u32 uid, u32 cpu, u64 now)
 {
 	struct ll_bucket *bucket = bpf_map_lookup_percpu_elem(&release_buckets, &uid, cpu);
 
@@ -80,17 +83,19 @@ static bool has_part(u32 uid, s32 cpu, u64 now)
 }
 
 /*
- * @uid has run for a release, for @ran_ns until now; @now may be when that began. Where that was another CPU, and this one changes the task, it is this
- * one's to count, which is as rare as that.
+ * @uid has run for a release, for @ran_ns until now; @now may be when that began. Where that was another CPU, and this one changes the task, it is
+ * this one's to count, which is as rare as that.
  */
-static void use_part(u32 uid, u64 ran_ns, u64 now)
+__weak int use_part(u32 uid, u64 ran_ns, u64 now)
 {
 	struct ll_bucket *bucket = bpf_map_lookup_elem(&release_buckets, &uid), first = {};
 
-	if (bucket)
-		return ll_bucket_fill(bucket, ran_ns, now);
+	if (bucket) {
+		ll_bucket_fill(bucket, ran_ns, now);
+		return 0;
+	}
 	ll_bucket_fill(&first, ran_ns, now);
-	bpf_map_update_elem(&release_buckets, &uid, &first, BPF_ANY);
+	return bpf_map_update_elem(&release_buckets, &uid, &first, BPF_ANY);
 }
 
 #endif /* LIMELIGHT_USERS_H */

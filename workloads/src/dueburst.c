@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dueburst THREADS EVENT_US PERIOD_MS: threads in good standing that are all due at one moment of each period, and have so much to do then; none of them
- * runs on for too long. Together they are due for as long as all take (design, promise 10).
+ * dueburst THREADS EVENT_US PERIOD_MS: threads in good standing that are all due at one moment of each period, and have so much to do then; none of
+ * them runs on for too long. Together they are due for as long as all take (design, promise 10).
  *
  * It ends by SIGTERM, and prints how many events there were, and before how many limelight kept its promise.
  */
