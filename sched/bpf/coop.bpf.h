@@ -432,7 +432,8 @@ static bool owes_call(const struct task_ctx *tctx)
 }
 
 /*
- * Who runs on @cpu for its release, of @class, has until @until; where its user has had its part, without slack where the first that waits is another's.
+ * Who runs on @cpu for its release, of @class, has until @until; where its user has had its part, without slack where the first that waits is
+ * another's.
  */
 __weak u64 until_others(u32 cpu, u32 class, u64 until)
 {

@@ -72,8 +72,8 @@ struct {
 } release_buckets SEC(".maps");
 
 /*
- * Has what @uid has run for releases on @cpu left it a part? By coop_now(). Not static, nor are others that are asked for cooperative threads only: what
- * is inside of a callback costs those where there is none, in what that has to save, and the verifier time at each of the places.
+ * Has what @uid has run for releases on @cpu left it a part? By coop_now(). Not static, nor are others that are asked for cooperative threads only:
+ * the verifier would look at them at each of the places.
  */
 __weak bool has_part(u32 uid, u32 cpu, u64 now)
 {
