@@ -281,6 +281,8 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 		/* To leave and to come back is no way out of it. */
 		.offences = tctx->coop.offences, .probation = tctx->coop.probation, .in_time = tctx->coop.in_time,
 	};
+	/* What it has run until now was for no release, whatever was said of who ran here before. */
+	cpu_ctx_of(scx_bpf_task_cpu(p))->runs_due = 0;
 	set_home(tctx, choose_home(p, scx_bpf_task_cpu(p)));
 	change_rate(tctx, vtime_for(p, tctx, 1000, scx_bpf_now()));
 	/* As far ahead as it may be: or threads that are always due, and always new, would be before all others for good. */
@@ -443,8 +445,10 @@ __weak u64 until_others(u32 cpu, u32 class, u64 until)
 
 	if (first >= until || has_part(cctx->runs_uid, cpu, now))
 		return until;
-	item = first_item(cpu, release_queue(RELEASE_WAITS, class));
-	return release_uids[item & (LL_HEAP_ITEMS - 1)] == cctx->runs_uid ? until : longer(first, now);
+	item = first_item(cpu, release_queue(RELEASE_WAITS, class)) & (LL_HEAP_ITEMS - 1);
+	if (release_uids[item] == cctx->runs_uid || !has_part(release_uids[item], cpu, now))
+		return until;
+	return longer(first, now);
 }
 
 /*
@@ -483,7 +487,7 @@ static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tct
 	cctx->coop_lost_ns = 0;
 	cctx->coop_until_ns = end + slack_of(tctx, end, next);
 	if (cctx->runs_due)
-		cctx->coop_until_ns = until_others(tctx->coop.home, tctx->class, cctx->coop_until_ns);
+		cctx->coop_until_ns = until_others(scx_bpf_task_cpu(p), tctx->class, cctx->coop_until_ns);
 	return cctx->coop_until_ns - now;
 }
 

@@ -440,6 +440,7 @@ static bool goes_on_before_kthread(struct task_struct *p, struct task_ctx *tctx)
 	if (!tctx->coop.cell || cctx->reservations || !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return false;
 	look_at_coop_clock(cctx);
+	part_releases(cpu);
 	if (cctx->coop_now_ns - cctx->gave_way_at_ns >= coop_slack_ns || !goes_on_for_release(tctx, cpu, cctx))
 		return false;
 	now = scx_bpf_now();

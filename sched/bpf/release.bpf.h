@@ -504,6 +504,7 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 /* A kernel thread on @cctx that works for others, whose slice is over, makes way for a due release, if there is one (rule 5). */
 static bool give_way(s32 cpu, struct cpu_ctx *cctx, u64 enq_flags)
 {
+	part_releases(cpu);
 	cctx->kthread_gives_way = take_due(cpu, cctx, LL_CLASS_OTHER, enq_flags);
 	if (cctx->kthread_gives_way)
 		cctx->gave_way_at_ns = cctx->coop_now_ns;

@@ -61,8 +61,9 @@ static void dismiss_user(void *users, u32 uid)
  * are all due at one moment would make those of others late by as much as they take together. So who has run for releases for half of the time, and
  * a little, comes after who has not (part_releases()).
  *
- * What it is bad at: of two users who both use more than that, nobody is modest, and the earlier release is first; and the programs of one user are
- * not told apart. Should there be so many users that somebody's bucket is given to another, that one's is empty again.
+ * What it is bad at: of two users who both use more than that, nobody is modest, and the earlier release is first; so it is for those releases of a
+ * modest one that came while it was over for a moment. The programs of one user are not told apart, and one with many user ids, of a namespace say,
+ * is as many users. Should there be so many users that somebody's bucket is given to another, that one's is empty again.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_PERCPU_HASH);
