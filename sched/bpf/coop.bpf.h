@@ -356,7 +356,8 @@ static void sleep_coop(struct task_struct *p, struct task_ctx *tctx)
 		leave_play(tctx);
 }
 
-/* @tctx, on probation, is preempted on @cctx before its slack is over: all that are due go before it, though its own release may be earlier. */
+/* @tctx, on probation, or whose user has had its part, is preempted on @cctx before its slack is over: all that are due go before it, though its own
+ * release may be earlier. */
 static void let_due_first(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	if (tctx->coop.release_ns < cctx->coop_now_ns)
@@ -366,10 +367,13 @@ static void let_due_first(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 /* Two wake-ups in one interrupt are not further apart than this: they take some 2 us each, in the laboratory 8, and 25 on four CPUs there. */
 enum { IN_ONE_INTERRUPT_NS = 50000 };
 
+/* And they take no more of one slice than so many times the slack: who has itself interrupted all the time is policed then. */
+enum { LOST_SLACKS = 4 };
+
 /*
  * Somebody is woken up on this CPU at @now. Where an interrupt does that, as it does for many whose timers meet, it takes the time of whoever runs,
  * who could not yield in that: 250 of them made a player that was in the middle of an event run on beyond its slack. So between one and the next it
- * has not run. Who has itself interrupted all the time is demoted by none of it, but makes way for those that are due (let_due_first()).
+ * has not run.
  */
 __weak int note_interrupt(u64 now)
 {
@@ -380,7 +384,7 @@ __weak int note_interrupt(u64 now)
 		return 0;
 	cctx->interrupt_at_ns = now;
 	if (gap < IN_ONE_INTERRUPT_NS)
-		cctx->coop_lost_ns += gap;
+		cctx->coop_lost_ns = earlier(cctx->coop_lost_ns + gap, LOST_SLACKS * coop_slack_ns);
 	return 0;
 }
 

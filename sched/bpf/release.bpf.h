@@ -398,7 +398,7 @@ static bool first_has_part(s32 cpu, u32 number, u32 *item, u64 now)
 	return has_part(release_uids[*item & (LL_HEAP_ITEMS - 1)], cpu, now);
 }
 
-/* At a dispatch; with more the task that would have been next runs for AT_ONCE_NS, and then it is gone on with this. */
+/* At a dispatch: as many as a user can have. Only root's can be more, of which the rest go before those then. */
 enum { PARTED_AT_ONCE = MAX_ITEMS_OF_USER };
 
 /*
