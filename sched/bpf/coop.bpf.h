@@ -462,7 +462,7 @@ __weak u64 until_others(u32 cpu, u32 class, u64 until)
 static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 slice_ns)
 {
 	bool good = in_good_standing(tctx), saved = rescue_first && tctx->rescued && tctx->class == LL_CLASS_OTHER;
-	u64 next = next_release(cctx, saved ? LL_CLASS_HUCOUT : tctx->class, good), now = cctx->coop_now_ns, end = now + slice_ns;
+	u64 next = next_release(scx_bpf_task_cpu(p), saved ? LL_CLASS_HUCOUT : tctx->class, good), now = cctx->coop_now_ns, end = now + slice_ns;
 
 	cctx->coop_until_ns = 0;
 	cctx->runs_due = 0;

@@ -219,7 +219,7 @@ static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_
 	struct task_struct *p;
 	u64 latest = own ? latest_start(own) : COOP_ABI_NEVER, its;
 
-	if (next_waiting(cctx, LL_CLASS_OTHER) > cctx->coop_now_ns)
+	if (next_release(cpu, LL_CLASS_OTHER, false) > cctx->coop_now_ns)
 		return false;
 	if (cctx->first_release[QUEUE_DEADLINES] != COOP_ABI_NEVER) {
 		p = task_of_item(first_item(cpu, QUEUE_DEADLINES), &tctx);

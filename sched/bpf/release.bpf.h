@@ -72,18 +72,15 @@ static u64 first_of_classes(const struct cpu_ctx *cctx, u32 state, u32 class)
 	return first;
 }
 
-/* The earliest release of a cooperative thread of @class or a more urgent one that waits for @cctx. */
-static u64 next_waiting(const struct cpu_ctx *cctx, u32 class)
+/*
+ * The earliest release of a cooperative thread of @class or a more urgent one that waits for @cpu; @sleeping ones too. Not static, as has_part().
+ */
+__weak u64 next_release(u32 cpu, u32 class, u32 sleeping)
 {
-	return earlier(first_of_classes(cctx, RELEASE_WAITS, class), first_of_classes(cctx, RELEASE_BEHIND, class));
-}
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 first = earlier(first_of_classes(cctx, RELEASE_WAITS, class), first_of_classes(cctx, RELEASE_BEHIND, class));
 
-/* The same; @sleeping ones too. */
-static u64 next_release(const struct cpu_ctx *cctx, u32 class, bool sleeping)
-{
-	u64 waits = next_waiting(cctx, class);
-
-	return sleeping ? earlier(waits, first_of_classes(cctx, RELEASE_SLEEPS, class)) : waits;
+	return sleeping ? earlier(first, first_of_classes(cctx, RELEASE_SLEEPS, class)) : first;
 }
 
 /* Where an item of queue @number is, if it is not there any more: put behind others, while it waited. */
@@ -424,10 +421,9 @@ static bool part_releases_of(u32 cpu, u32 class)
 /* The same for all classes, where anybody is due. */
 __weak bool part_releases(u32 cpu)
 {
-	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	bool moved = false;
 
-	if (next_waiting(cctx, LL_CLASS_OTHER) <= cctx->coop_now_ns) {
+	if (next_release(cpu, LL_CLASS_OTHER, false) <= cpu_ctx_of(cpu)->coop_now_ns) {
 		moved |= part_releases_of(cpu, LL_CLASS_HUCIN);
 		moved |= part_releases_of(cpu, LL_CLASS_HUCOUT);
 		moved |= part_releases_of(cpu, LL_CLASS_OTHER);
@@ -455,23 +451,26 @@ static bool take_first_due(s32 cpu, const struct cpu_ctx *cctx, u32 class, u64 e
 	return taken;
 }
 
-/* Comes the release of @tctx, which is due, before those that wait for @cpu, as part_releases() has them? */
-static bool is_before_waiting(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
+/* Comes @release_ns, of @class and @uid, which is due, before those that wait for @cpu, as part_releases() has them? */
+__weak bool is_before_waiting(u32 cpu, u32 class, u64 release_ns, u32 uid)
 {
-	u64 waits = first_of_classes(cctx, RELEASE_WAITS, tctx->class), now = cctx->coop_now_ns;
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 waits = first_of_classes(cctx, RELEASE_WAITS, class), now = cctx->coop_now_ns;
 
-	if (waits <= tctx->coop.release_ns)
+	if (waits <= release_ns)
 		return false;
 	/* Neither this one nor who is behind has to be looked at where that makes no difference. */
-	if (waits > now && first_of_classes(cctx, RELEASE_BEHIND, tctx->class) > tctx->coop.release_ns)
+	if (waits > now && first_of_classes(cctx, RELEASE_BEHIND, class) > release_ns)
 		return true;
-	return has_part(tctx->coop.uid, cpu, now);
+	return has_part(uid, cpu, now);
 }
 
 /* Does the task of @tctx, which has just yielded or whose slice is over, go on, because no release is earlier than its own (rules 1 and 2)? */
 static bool goes_on_for_release(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
-	if (!is_due(tctx, cctx->coop_now_ns) || is_ahead(tctx) || !is_before_waiting(tctx, cpu, cctx))
+	if (!is_due(tctx, cctx->coop_now_ns) || is_ahead(tctx))
+		return false;
+	if (!is_before_waiting(cpu, tctx->class, tctx->coop.release_ns, tctx->coop.uid))
 		return false;
 	if (tctx->class == LL_CLASS_OTHER && rescue_comes_first(cctx))
 		return false;
@@ -484,7 +483,7 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 	u64 now = cctx->coop_now_ns;
 	u32 class;
 
-	if (next_waiting(cctx, LL_CLASS_OTHER) > now)
+	if (next_release(cpu, LL_CLASS_OTHER, false) > now)
 		return false;
 	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
 		if (earlier(first_of_queue(cctx, RELEASE_WAITS, class), first_of_queue(cctx, RELEASE_BEHIND, class)) > now)

@@ -58,7 +58,7 @@ static u64 slice_of_kthread(const struct task_struct *p, const struct task_ctx *
 		if (makes_way_for_huc(cctx, tctx, now))
 			return left_before_huc(cctx, tctx, now);
 		cctx->huc_waits_at_ns = 0;
-		next = cctx->coop_threads ? next_release(cctx, LL_CLASS_OTHER, true) : COOP_ABI_NEVER;
+		next = cctx->coop_threads ? next_release(scx_bpf_task_cpu(p), LL_CLASS_OTHER, true) : COOP_ABI_NEVER;
 		next = next > cctx->coop_now_ns ? next - cctx->coop_now_ns : 0;
 		return next < kthread_first_ns ? kthread_first_ns : next < other_slice_max_ns ? next : other_slice_max_ns;
 	}
