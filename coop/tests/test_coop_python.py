@@ -253,6 +253,26 @@ def test_asyncio_sleeps_until_releases(coop: ModuleType) -> None:
     assert woken == [1, 2, 3]
 
 
+def test_a_child_closes_what_its_parent_sleeps_by(coop: ModuleType) -> None:
+    """A child made by fork closes the scheduler that asyncio watched, as it may any other; the parent's goes on to sleep by it."""
+
+    async def main() -> int:
+        with coop.Coop() as scheduler:
+            await scheduler.sleep_until(coop.now_ns() + 1_000_000)
+            child = os.fork()
+            if not child:
+                try:
+                    scheduler.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            _, status = os.waitpid(child, 0)
+            await asyncio.wait_for(scheduler.sleep_until(coop.now_ns() + 1_000_000), 10)
+            return os.waitstatus_to_exitcode(status)
+
+    assert asyncio.run(main()) == 0
+
+
 def test_one_scheduler_after_the_other_sleeps_in_asyncio(coop: ModuleType) -> None:
     """Once closed it is watched no more: the next one in the same loop, whose descriptor has the same number, wakes its sleeper, too."""
 

@@ -234,6 +234,7 @@ class Coop:
         self._is_stopped = False
         #: asyncio's loop, where that watches fileno() for sleep_until().
         self._watched_by: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         """The same."""
@@ -257,8 +258,9 @@ class Coop:
     def close(self) -> None:
         """Ends it; what is still submitted does not run. A second time it does nothing."""
         if self._handle is not None:
-            # Before its number is another descriptor's, which asyncio would take for this one, and not watch.
-            if self._watched_by is not None and not self._watched_by.is_closed():
+            # Before its number is another descriptor's, which asyncio would take for this one, and not watch. Not in a child made by fork: what the
+            # loop looks at there is the parent's.
+            if self._watched_by is not None and not self._watched_by.is_closed() and os.getpid() == self._process:
                 self._watched_by.remove_reader(self)
             self._watched_by = None
             _check(_library.coop_free(self._handle))
