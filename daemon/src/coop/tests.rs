@@ -249,8 +249,10 @@ fn the_limit_is_told() {
     assert!(!is_closed_now(&handed.connection), "who was there first has lost the page");
     drop(handed);
     daemon.wait_for(&[]);
-    drop(daemon.ask().unwrap());
+    let handed = daemon.ask().unwrap();
+    // Before it is given back: the daemon might look in between.
     daemon.pages.hold(1, true);
+    drop(handed);
     daemon.wait_for(&[]);
     assert!(refusal().contains("ENOSPC"));
     daemon.pages.hold(1, false);
