@@ -196,3 +196,27 @@ void samples_write_in(FILE *out, const char *name, const char *unit, const struc
 		fprintf(out, "%s%" PRIu64, i ? "," : "", samples->values[i]);
 	fputc(']', out);
 }
+
+static sigset_t end_signal(void)
+{
+	sigset_t end;
+
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	return end;
+}
+
+void hold_end(void)
+{
+	const sigset_t end = end_signal();
+
+	sigprocmask(SIG_BLOCK, &end, NULL);
+}
+
+void await_end(void)
+{
+	const sigset_t end = end_signal();
+	int signal;
+
+	sigwait(&end, &signal);
+}

@@ -31,6 +31,10 @@ void burn_some(void);
 /* Uses `cpu_ns` of this thread's own CPU time, whoever else runs meanwhile. */
 void burn_cpu_ns(uint64_t cpu_ns);
 
+/* SIGTERM ends neither this thread nor those that it starts: await_end() waits for it. */
+void hold_end(void);
+void await_end(void);
+
 /*
  * Does `steps_per_ms` steps of arithmetic (seven instructions each) for each ms of `us`, however long they take: what comes between, interrupts and
  * switches, is no work. With 0 of them it uses so much CPU time.

@@ -8,7 +8,6 @@
 #include "page.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -34,24 +33,20 @@ int main(int argc, char **argv)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
-	sigset_t end;
-	int signal;
 
 	if (argc != 4)
 		die_usage("usage: dueburst THREADS EVENT_US PERIOD_MS");
 	const uint64_t threads = parse_number("THREADS", argv[1], 1, 250);
 	event_ns = parse_number("EVENT_US", argv[2], 1, 100000) * NS_PER_US;
 	period_ns = parse_number("PERIOD_MS", argv[3], 1, 100000) * NS_PER_MS;
-	sigemptyset(&end);
-	sigaddset(&end, SIGTERM);
-	sigprocmask(SIG_BLOCK, &end, NULL);
+	hold_end();
 	wait_for_page();
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 64 * 1024);
 	for (uint64_t i = 0; i < threads; i++)
 		if (pthread_create(&thread, &attributes, be_due, NULL))
 			die_usage("cannot start a thread");
-	sigwait(&end, &signal);
+	await_end();
 	printf("{\"events\": %u, \"kept\": %u}\n", events, kept);
 	return 0;
 }

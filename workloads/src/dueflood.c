@@ -12,7 +12,6 @@
 #include "page.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -67,20 +66,15 @@ static void *be_due(void *arg)
 
 int main(int argc, char **argv)
 {
-	sigset_t end;
-	int signal;
-
 	if (argc != 3)
 		die_usage("usage: dueflood THREADS MS");
 	const uint64_t threads = parse_number("THREADS", argv[1], 1, 200);
 	life_ns = parse_number("MS", argv[2], 0, 10000) * NS_PER_MS;
-	sigemptyset(&end);
-	sigaddset(&end, SIGTERM);
-	sigprocmask(SIG_BLOCK, &end, NULL);
+	hold_end();
 	wait_for_page();
 	for (uint64_t i = 0; i < threads; i++)
 		start_one();
-	sigwait(&end, &signal);
+	await_end();
 	printf("{\"threads\": %u, \"kept\": %u}\n", started, kept);
 	return 0;
 }
