@@ -26,11 +26,12 @@
 #define LEAVE_NS (NS_PER_S / 10)
 
 static const char usage[] =
-	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--timer-us T] [--event-us E] [--group G]\n"
+	"usage: adaptive [--begin-ns B] [--seconds S] [--period-us P] [--phase-us W] [--timer-us T] [--event-us E] [--group G]\n"
 	"                [--late-pm M --late-us L [--sleeps]] [--seed N] [--frame-us F] [--vary-pct V] [--ahead A]\n"
 	"                [--plain] [--steps-per-ms N] [--deadline-pm D] [--share PATH] [--join PATH]\n"
 	"  from the time B (CLOCK_MONOTONIC; now) for S s;\n"
-	"  a timer every P us that takes T us; best-effort events of E us each, 0: none; of group G, 0: alone;\n"
+	"  a timer every P us that takes T us, one of them W us after B (without W, the first one P us after the start);\n"
+	"  best-effort events of E us each, 0: none; of group G, 0: alone;\n"
 	"  M of a thousand timers take up to L us more, or sleep so long without having said so;\n"
 	"  frames of F us (0: of one event), in scenes whose frames take up to V % more or less; at most A decoded before their timer, 0: any number;\n"
 	"  N steps of work for each ms of all that, 0: what is done in so much CPU time;\n"
@@ -38,9 +39,10 @@ static const char usage[] =
 	"  a token for group G written to a file, for others; or G being the group that such a token is for";
 
 static struct {
-	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm, steps_per_ms;
+	uint64_t begin_ns, seconds, period_us, timer_us, event_us, group, late_pm, late_us, seed, frame_us, vary_pct, ahead, deadline_pm;
+	uint64_t steps_per_ms, phase_us;
 	const char *share, *join;
-	bool is_plain, sleeps;
+	bool is_plain, sleeps, has_phase;
 } option = { .seconds = 3, .period_us = 10000, .timer_us = 200, .event_us = 100, .seed = 1 };
 
 static struct {
@@ -136,7 +138,7 @@ static const struct option names[] = {
 	{ "late-pm", required_argument, NULL, 'm' }, { "late-us", required_argument, NULL, 'l' }, { "seed", required_argument, NULL, 'n' },
 	{ "frame-us", required_argument, NULL, 'f' }, { "vary-pct", required_argument, NULL, 'v' }, { "ahead", required_argument, NULL, 'a' },
 	{ "share", required_argument, NULL, 'w' }, { "join", required_argument, NULL, 'j' },
-	{ "plain", no_argument, NULL, 'q' }, { "sleeps", no_argument, NULL, 'z' },
+	{ "plain", no_argument, NULL, 'q' }, { "sleeps", no_argument, NULL, 'z' }, { "phase-us", required_argument, NULL, 'i' },
 	{ "steps-per-ms", required_argument, NULL, 'x' }, { "deadline-pm", required_argument, NULL, 'd' }, { 0 },
 };
 
@@ -149,6 +151,10 @@ static void read_options(int argc, char **argv)
 		case 'b': option.begin_ns = parse_number("--begin-ns", optarg, 0, UINT64_MAX); break;
 		case 's': option.seconds = parse_number("--seconds", optarg, 1, 3600); break;
 		case 'p': option.period_us = parse_number("--period-us", optarg, 1, 10000000); break;
+		case 'i':
+			option.phase_us = parse_number("--phase-us", optarg, 0, 10000000);
+			option.has_phase = true;
+			break;
 		case 't': option.timer_us = parse_number("--timer-us", optarg, 0, 1000000); break;
 		case 'e': option.event_us = parse_number("--event-us", optarg, 0, 1000000); break;
 		case 'g': option.group = parse_number("--group", optarg, 0, UINT32_MAX); break;
@@ -171,13 +177,23 @@ static void read_options(int argc, char **argv)
 		die_usage("%s", usage);
 }
 
+/* From then on whose timers meet is the same in every run where all have a phase; without, it is by when each of them came to be. */
+static uint64_t first_release_ns(void)
+{
+	const uint64_t now = coop_now(), period_ns = option.period_us * NS_PER_US, wanted_ns = program.begin_ns + option.phase_us * NS_PER_US;
+
+	if (!option.has_phase)
+		return now + period_ns;
+	return wanted_ns > now ? now + (wanted_ns - now) % period_ns : now + period_ns - (now - wanted_ns) % period_ns;
+}
+
 static void run_plain(void)
 {
 	/* Ordinary sleeps may otherwise end 50 us late. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	if (option.deadline_pm)
 		become_of_deadline(option.period_us * NS_PER_US * option.deadline_pm / 1000, option.period_us * NS_PER_US);
-	program.timer.release = coop_now() + option.period_us * NS_PER_US;
+	program.timer.release = first_release_ns();
 	while (!program.is_over) {
 		const uint64_t now = coop_now();
 
@@ -248,7 +264,7 @@ static void run(void)
 	program.start_ns = coop_now();
 	program.begin_ns = option.begin_ns ? option.begin_ns : program.start_ns;
 	program.end_ns = program.begin_ns + option.seconds * NS_PER_S;
-	program.timer = (struct coop_event){ .type = COOP_TIMER, .callback = on_timer, .release = program.start_ns + option.period_us * NS_PER_US };
+	program.timer = (struct coop_event){ .type = COOP_TIMER, .callback = on_timer, .release = first_release_ns() };
 	program.work = (struct coop_event){ .type = COOP_BEST_EFFORT, .callback = on_work };
 	film_begin(&program.film, option.frame_us, option.vary_pct, option.ahead, option.seed, option.steps_per_ms);
 	if (option.is_plain)
