@@ -117,6 +117,20 @@ static bool find_daemon(struct sockaddr_un *found)
 }
 
 /*
+ * The table of descriptors grows at once where one thread has it. Where several share it the kernel waits for a grace period of RCU: tens of ms,
+ * and seconds on a loaded machine, in the thread's first call. So it grows as the library is loaded, and never shrinks.
+ */
+void attach_make_room(void)
+{
+	const int first = open("/", O_PATH | O_CLOEXEC), moved = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY_FD);
+
+	if (moved >= 0)
+		close(moved);
+	if (first >= 0)
+		close(first);
+}
+
+/*
  * A socket with a number that programs do not mean: one that was started without standard input would read from 0, and shells and
  * daemons use the low ones by number. Where so high a one is not allowed, any that is not standard.
  */

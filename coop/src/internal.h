@@ -51,6 +51,8 @@ int attach_ask(struct coop_ask *ask, struct coop_reply *reply);
 /* The current page, held, or NULL. */
 struct page *attach_hold(void);
 void attach_release(struct page *page);
+/* As the library is loaded. */
+void attach_make_room(void);
 /* Around fork(): the child starts without page and connection. */
 void attach_before_fork(void);
 void attach_in_parent(void);

@@ -131,6 +131,7 @@ static void prepare_process(void)
 __attribute__((constructor)) static void prepare_early(void)
 {
 	pthread_once(&once, prepare_process);
+	attach_make_room();
 }
 
 /* Before anything that this thread had is looked at. */

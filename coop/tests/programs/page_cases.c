@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -341,6 +343,23 @@ CASE(the_child_has_no_page,
 	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_KEPT);
 	CHECK_EQ(coop_free(coop), 0);
 	server_stop(server);
+}
+
+CASE(no_first_call_waits_for_room,
+     "Where the connection will be there is room before the first call: for the kernel to make it in a process of several threads takes a grace period of "
+     "RCU, seconds on a loaded machine. 900 is above the 64 or 256 that a program begins with.")
+{
+	static const char name[] = "FDSize:";
+	FILE *status = fopen("/proc/self/status", "re");
+	long room = 0;
+	char line[256];
+
+	CHECK(status != NULL);
+	while (fgets(line, sizeof(line), status))
+		if (!strncmp(line, name, strlen(name)))
+			room = strtol(line + strlen(name), NULL, 10);
+	fclose(status);
+	CHECK(room > 900);
 }
 
 #define CROWD 40
