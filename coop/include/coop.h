@@ -218,7 +218,8 @@ COOP_PUBLIC enum coop_promise coop_promise(void);
  * Why that is COOP_PROMISE_NONE; 0 where it is not. Whatever it is, a later call may find it gone: limelight is asked again, each second where
  * it did not answer, after a minute where it refused.
  * -EINPROGRESS: it is too early to tell: this thread has not called yet, or limelight has not answered yet; -ENOTCONN: limelight is not here;
- * -EPROTONOSUPPORT: it is of a version that does not go with this library; -EDQUOT: this user has as many cooperative processes as each may;
+ * -EPROTONOSUPPORT: it is of a version that does not go with this library; -ENOTSUP: this process is in a time namespace whose CLOCK_MONOTONIC is not
+ * the scheduler's; -EDQUOT: this user has as many cooperative processes as each may;
  * -ENOSPC: all users together have as many as there can be; -EAGAIN: limelight is too busy, or has nothing left to share with this process;
  * -EUSERS: this process has as many cooperative threads as it may; -ENODATA: this thread has its place, but no scheduler answers it: limelight
  * has just ended, the thread is of a real-time class, which limelight does not schedule, or its user has as many cooperative threads as each may;

@@ -162,6 +162,29 @@ static int reason_not_asked(int error)
 	}
 }
 
+/*
+ * Whether CLOCK_MONOTONIC is the scheduler's: false in a time namespace, where a release would be due at another time than was meant. Where that
+ * cannot be read, as in a sandbox, it is taken for the usual one.
+ */
+static bool is_clock_the_schedulers(void)
+{
+	static const char name[] = "monotonic";
+	char text[128];
+	const int fd = open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC);
+	ssize_t bytes;
+	char *at;
+
+	if (fd < 0)
+		return true;
+	bytes = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (bytes < (ssize_t)sizeof(name) || strncmp(text, name, sizeof(name) - 1))
+		return true;
+	text[bytes] = '\0';
+	/* Seconds and nanoseconds. */
+	return !strtol(text + sizeof(name) - 1, &at, 10) && !strtol(at, NULL, 10);
+}
+
 static void ask(u64 now_ns)
 {
 	const struct coop_hello hello = { .magic = COOP_ABI_MAGIC, .version = COOP_ABI_VERSION };
@@ -169,6 +192,10 @@ static void ask(u64 now_ns)
 
 	if (!find_daemon(&address)) {
 		hang_up(COOP_NEVER, -ENOTCONN);
+		return;
+	}
+	if (!is_clock_the_schedulers()) {
+		hang_up(now_ns + REFUSED_RETRY_NS, -ENOTSUP);
 		return;
 	}
 	connection = open_socket();

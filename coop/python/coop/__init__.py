@@ -100,9 +100,10 @@ def promise() -> Promise:
 def promise_error() -> OSError | None:
     """Why that is Promise.NONE; None where it is not. Not raised: the program runs as correctly.
 
-    Its errno is EINPROGRESS: too early to tell; ENOTCONN: limelight is not here; EPROTONOSUPPORT: it is of another version; EDQUOT, ENOSPC: this user, or all
-    together, have as many cooperative processes as may be; EUSERS: this process has as many such threads as it may; ENODATA: no scheduler answers this
-    thread; EAGAIN, ECONNRESET, ETIMEDOUT, EPROTO, ENOMEM, EMFILE, ENFILE, or what else a socket fails with: coop_promise_error(3).
+    Its errno is EINPROGRESS: too early to tell; ENOTCONN: limelight is not here; EPROTONOSUPPORT: it is of another version; ENOTSUP: this process is in a
+    time namespace with another clock; EDQUOT, ENOSPC: this user, or all together, have as many cooperative processes as may be; EUSERS: this process has
+    as many such threads as it may; ENODATA: no scheduler answers this thread; EAGAIN, ECONNRESET, ETIMEDOUT, EPROTO, ENOMEM, EMFILE, ENFILE, or what else
+    a socket fails with: coop_promise_error(3).
     """
     error = -_library.coop_promise_error()
     return OSError(error, os.strerror(error)) if error else None
@@ -111,9 +112,9 @@ def promise_error() -> OSError | None:
 class Advice(NamedTuple):
     """What the scheduler answers; NEVER: there is none, or no scheduler."""
 
-    #: When to give up the CPU next: the earliest release among all other threads, or the end of the slice.
+    #: When to give up the CPU next: the earliest release among the other threads of its CPU, of its class or a more urgent one, or the end of the slice.
     yield_by_ns: int
-    #: The least among the other threads of the group.
+    #: The least among the other threads of the group that wait for this CPU.
     user_virtual_time: int
 
 

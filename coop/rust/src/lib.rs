@@ -100,8 +100,9 @@ pub fn promise() -> Promise {
 /// Why that is [`Promise::None`]; none where it is not.
 ///
 /// By its [`io::Error::raw_os_error`]: `EINPROGRESS`: too early to tell; `ENOTCONN`: limelight is not here; `EPROTONOSUPPORT`: it is of another
-/// version; `EDQUOT`, `ENOSPC`: this user, or all together, have as many cooperative processes as may be; `EUSERS`: this process has as many such
-/// threads as it may; `ENODATA`: no scheduler answers this thread; and others: `coop_promise_error(3)`.
+/// version; `ENOTSUP`: this process is in a time namespace with another clock; `EDQUOT`, `ENOSPC`: this user, or all together, have as many
+/// cooperative processes as may be; `EUSERS`: this process has as many such threads as it may; `ENODATA`: no scheduler answers this thread; and
+/// others: `coop_promise_error(3)`.
 pub fn promise_error() -> Option<io::Error> {
     scheduler::promise_error()
 }
@@ -109,10 +110,10 @@ pub fn promise_error() -> Option<io::Error> {
 /// What the scheduler answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {
-    /// When to give up the CPU next: the earliest release among all other threads, or the end of the slice. None: there is neither, or no
-    /// scheduler.
+    /// When to give up the CPU next: the earliest release among the other threads of its CPU, of its class or a more urgent one, or the end of the
+    /// slice. None: there is neither, or no scheduler.
     pub yield_by: Option<Time>,
-    /// The least user virtual time among the other threads of the group. None: there is none, or no scheduler.
+    /// The least user virtual time among the other threads of the group that wait for this CPU. None: there is none, or no scheduler.
     pub user_virtual_time: Option<u64>,
 }
 

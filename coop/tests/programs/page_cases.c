@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* The client's side of the page: the conversation, its beginning and its end, and who is refused. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,8 +348,8 @@ CASE(the_child_has_no_page,
 }
 
 CASE(no_first_call_waits_for_room,
-     "Where the connection will be there is room before the first call: for the kernel to make it in a process of several threads takes a grace period of "
-     "RCU, seconds on a loaded machine. 900 is above the 64 or 256 that a program begins with.")
+     "Where the connection will be there is room before the first call: for the kernel to make it in a process of several threads takes a "
+     "grace period of RCU, seconds on a loaded machine. 900 is above the 64 or 256 that a program begins with.")
 {
 	static const char name[] = "FDSize:";
 	FILE *status = fopen("/proc/self/status", "re");
@@ -444,6 +446,43 @@ CASE(why_there_is_no_promise,
 	CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
 	CHECK_EQ(coop_promise_error(), -ENOTCONN);
 	CHECK_EQ(coop_free(coop), 0);
+}
+
+/* Whether the children of this process have a clock of their own from now on. */
+static bool begin_time_namespace(void)
+{
+	int fd = unshare(CLONE_NEWTIME | (geteuid() ? CLONE_NEWUSER : 0)) ? -1 : open("/proc/self/timens_offsets", O_WRONLY);
+	const bool is_set = fd >= 0 && write(fd, "monotonic 0 5", 13) == 13;
+
+	if (fd >= 0)
+		close(fd);
+	return is_set;
+}
+
+CASE(another_clock_is_told,
+     "In a time namespace, 5 ns ahead, limelight is not asked and the reason is said; the threads' timers run as without it.")
+{
+	int status = -1;
+
+	if (!begin_time_namespace())
+		skip("the kernel lets this user have no time namespace");
+	const pid_t child = fork();
+	if (child == 0) {
+		struct server *server = begin();
+		struct coop *coop = new_coop();
+
+		CHECK_EQ(promise_of_a_call(), COOP_PROMISE_NONE);
+		CHECK_EQ(coop_promise_error(), -ENOTSUP);
+		CHECK_EQ(server_asked(server), 0);
+		struct coop_event timer = timer_at(coop_now() + MS, stop_now, NULL);
+		CHECK_EQ(coop_submit(coop, &timer), 0);
+		CHECK_EQ(coop_run(coop), 0);
+		CHECK_EQ(coop_free(coop), 0);
+		server_stop(server);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
 }
 
 static struct server *of_one_slot;
