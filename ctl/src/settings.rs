@@ -76,12 +76,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().period_ns),
         value_parser = millis(&bounds::PERIOD_NS), allow_negative_numbers = true)]
     period_ms: f64,
-    /// Shortest slice of everybody else, in ms, 0.1 to 5, on one CPU; twice that on two, three times on four, four times on eight or
-    /// more. Longer saves switches, and makes a round among many longer than --period-ms. Slices are
-    /// shorter all the same where a round would take more than 350 ms: with hundreds waiting on a CPU, or with as few as a long one takes.
-    #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().fair_slice_min_ns),
-        value_parser = millis(&bounds::FAIR_SLICE_MIN_NS), allow_negative_numbers = true)]
-    fair_slice_min_ms: f64,
+    /// Shortest slice of everybody else, in ms, 0.1 to 5 [default: 0.5, and 0.1 under --policy coop, as in the paper]. On two CPUs it is twice that, on
+    /// four three times, on eight or more four times, except under --policy coop. Longer saves switches, and makes a round among many longer than
+    /// --period-ms. Slices are shorter all the same where a round would take more than 350 ms: with hundreds waiting on a CPU, or with as few as a
+    /// long one takes.
+    #[arg(long, value_name = "MS", value_parser = millis(&bounds::FAIR_SLICE_MIN_NS), allow_negative_numbers = true)]
+    fair_slice_min_ms: Option<f64>,
     /// How long a cooperative thread (libcoop) may run on after the slice that it was told until it is preempted and its releases are not
     /// kept any more (coop_slack), in ms, 0.1 to 10. Longer forgives longer steps between its calls, and makes others' timers late by as much; shorter demotes who has longer ones.
     #[arg(long, value_name = "MS", default_value_t = ms(Settings::default().coop_slack_ns),
@@ -150,13 +150,14 @@ impl RunArgs {
     /// # Errors
     /// The first that is out of range.
     pub fn scheduler(&self) -> Result<Settings> {
+        let policy = match self.policy {
+            PolicyName::Huc => Policy::Huc,
+            PolicyName::Redline => Policy::Redline,
+            PolicyName::Coop => Policy::Coop,
+            PolicyName::Unified => Policy::Unified,
+        };
         let settings = Settings {
-            policy: match self.policy {
-                PolicyName::Huc => Policy::Huc,
-                PolicyName::Redline => Policy::Redline,
-                PolicyName::Coop => Policy::Coop,
-                PolicyName::Unified => Policy::Unified,
-            },
+            policy,
             huc_slice_ns: ns(self.slice_ms),
             share_pct: self.share_pct,
             slice_min_ns: ns(self.slice_min_ms),
@@ -166,7 +167,7 @@ impl RunArgs {
             load_high_pct: self.load_high_pct,
             load_max_pct: self.load_max_pct,
             period_ns: ns(self.period_ms),
-            fair_slice_min_ns: ns(self.fair_slice_min_ms),
+            fair_slice_min_ns: self.fair_slice_min_ms.map_or(policy.fair_slice_min_ns(), ns),
             coop_slack_ns: ns(self.coop_slack_ms),
             coop_ahead_ns: ns(self.coop_ahead_ms),
         };
@@ -236,6 +237,15 @@ mod tests {
         assert_eq!(run(&[]).scheduler().unwrap(), Settings::default());
         assert_eq!(run(&[]).ratings().unwrap(), PolicySettings::default());
         assert_eq!(run(&[]).coop_pages_per_user(), DEFAULT_PAGES_PER_USER);
+    }
+
+    /// The paper's least slice is `--policy coop`'s, where another one is not asked for.
+    #[test]
+    fn the_least_slice_goes_by_the_policy() {
+        let least = |flags: &[&str]| run(flags).scheduler().unwrap().fair_slice_min_ns;
+        assert_eq!(least(&["--policy=coop"]), 100_000);
+        assert_eq!(least(&["--policy=huc"]), 500_000);
+        assert_eq!(least(&["--policy=coop", "--fair-slice-min-ms=0.5"]), 500_000);
     }
 
     /// Every flag reaches the setting it names.

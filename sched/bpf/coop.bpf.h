@@ -256,19 +256,24 @@ static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
 	return slack < left ? slack : left;
 }
 
-/* @p, which yields, becomes cooperative if its process has a page, and it a slot there. */
+/*
+ * @p, which yields, becomes cooperative if its process has a page, and it a slot there. To find that takes a look at each slot, with the run queue
+ * locked: for who has none, and yields again and again, once in LOOK_AGAIN_NS.
+ */
 static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 number = is_kthread(p) ? COOP_MAX_PAGES : find_number(p), tid, cell, item, uid;
-	u64 first;
+	u64 first, now = scx_bpf_now();
 
-	if (number >= COOP_MAX_PAGES)
+	if (number >= COOP_MAX_PAGES || now < tctx->coop.look_again_ns)
 		return false;
 	tid = own_tid(p);
 	cell = find_cell(number, tid);
 	uid = BPF_CORE_READ(p, real_cred, uid.val);
-	if (!cell || !admit_user(&coop_users, uid, MAX_ITEMS_OF_USER))
+	if (!cell || !admit_user(&coop_users, uid, MAX_ITEMS_OF_USER)) {
+		tctx->coop.look_again_ns = now + LOOK_AGAIN_NS;
 		return false;
+	}
 	item = take_item(p->pid);
 	if (item == LL_HEAP_ITEMS) {
 		dismiss_user(&coop_users, uid);
@@ -284,7 +289,7 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 	/* What it has run until now was for no release, whatever was said of who ran here before. */
 	cpu_ctx_of(scx_bpf_task_cpu(p))->runs_due = 0;
 	set_home(tctx, choose_home(p, scx_bpf_task_cpu(p)));
-	change_rate(tctx, vtime_for(p, tctx, 1000, scx_bpf_now()));
+	change_rate(tctx, vtime_for(p, tctx, 1000, now));
 	/* As far ahead as it may be: or threads that are always due, and always new, would be before all others for good. */
 	first = ahead_from(tctx);
 	if (ll_vtime_before(tctx->vtime, first))
@@ -313,6 +318,9 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 		if (state == COOP_STATE_SLEEPS) {
 			tctx->coop.standing |= COOP_DEMOTED_SLEPT;
 			count(LL_STAT_coop_slept);
+		} else {
+			/* It has had its turn: or it would stay the earliest of all that are due, without a call ever. */
+			tctx->coop.release_ns = longer(tctx->coop.release_ns, coop_now());
 		}
 		return;
 	}

@@ -52,6 +52,7 @@ struct coop_ctx {
 	u32 is_guest;		/* the group is another user's */
 	u32 in_play;		/* it counts for `coop_threads` of its home (enter_play()) */
 	u64 consents;		/* the last change of its consents when it entered the group */
+	u64 look_again_ns;	/* it has no slot: when one is next looked for (join_coop()) */
 };
 
 /* What is known of a task's part in its process's reservation (reserve.bpf.h). */

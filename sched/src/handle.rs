@@ -13,7 +13,7 @@ use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 
 use crate::bytes;
-use crate::config::Settings;
+use crate::config::{Policy, Settings};
 use crate::pages::CoopPages;
 use crate::skel::types::{login_ctx, task_ctx};
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
@@ -85,7 +85,7 @@ impl<'obj> Scheduler<'obj> {
             open.struct_ops.limelight_ops_mut().timeout_ms = TIMEOUT_WITHOUT_SERVER_MS;
         }
         write_settings(&mut open, settings)?;
-        let nr_cpus = write_topology(&mut open, &topology)?;
+        let nr_cpus = write_topology(&mut open, settings.policy, &topology)?;
         open.maps.release_queues.set_max_entries(u32::try_from(nr_cpus)?)?;
         let mut skel = scx_ops_load!(open, limelight_ops, uei)?;
         // Without the symbol it works, but does not see who writes to a terminal. It is kept from who has not CAP_SYSLOG, or from everybody.
@@ -324,13 +324,16 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
 const SLICES_OF_PERIOD: u64 = 4;
 
 /// By how much the least slice of class OTHER is longer on a machine of `nr_online` CPUs, as the kernel's own base slice is
-/// (`sched_tunable_scaling`, logarithmic, up to 8 CPUs): the more CPUs, the sooner another one is free for who waits.
-fn slice_factor(nr_online: u32) -> u32 {
-    1 + nr_online.clamp(1, 8).ilog2()
+/// (`sched_tunable_scaling`, logarithmic, up to 8 CPUs): the more CPUs, the sooner another one is free for who waits. The paper's policy has no such thing.
+fn slice_factor(policy: Policy, nr_online: u32) -> u32 {
+    match policy {
+        Policy::Coop => 1,
+        Policy::Huc | Policy::Redline | Policy::Unified => 1 + nr_online.clamp(1, 8).ilog2(),
+    }
 }
 
 /// Tell the BPF program which CPUs there are and which share a last-level cache. Returns the number of CPU ids.
-fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usize> {
+fn write_topology(open: &mut OpenBpfSkel<'_>, policy: Policy, topology: &Topology) -> Result<usize> {
     let rodata = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
     let nr_cpus = *scx_utils::NR_CPU_IDS;
     if nr_cpus > MAX_CPUS {
@@ -338,7 +341,7 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
     }
     rodata.nr_cpus = u32::try_from(nr_cpus)?;
     rodata.nr_online = u32::try_from(topology.all_cpus.len().max(1))?;
-    rodata.other_slice_min_ns *= u64::from(slice_factor(rodata.nr_online));
+    rodata.other_slice_min_ns *= u64::from(slice_factor(policy, rodata.nr_online));
     rodata.other_slice_max_ns = (rodata.other_period_ns / SLICES_OF_PERIOD).max(rodata.other_slice_min_ns);
     rodata.nr_llcs = u32::try_from(topology.all_llcs.len().clamp(1, 256))?;
     for (index, llc) in topology.all_llcs.values().enumerate().take(256) {
@@ -351,10 +354,12 @@ fn write_topology(open: &mut OpenBpfSkel<'_>, topology: &Topology) -> Result<usi
 
 #[cfg(test)]
 mod tests {
-    use super::slice_factor;
+    use super::{Policy, slice_factor};
 
     #[test]
     fn the_least_slice_grows_with_the_logarithm_of_the_cpus_up_to_eight() {
-        assert_eq!([0, 1, 2, 3, 4, 8, 64].map(slice_factor), [1, 1, 2, 2, 3, 4, 4]);
+        let factors = |policy| [0, 1, 2, 3, 4, 8, 64].map(|nr_online| slice_factor(policy, nr_online));
+        assert_eq!(factors(Policy::Unified), [1, 1, 2, 2, 3, 4, 4]);
+        assert_eq!(factors(Policy::Coop), [1; 7]);
     }
 }
