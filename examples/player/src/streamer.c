@@ -31,6 +31,7 @@ static const char usage[] =
 	"  -l, --listen HOST:PORT  where; port 0: any that is free (127.0.0.1:7009)\n"
 	"  -k, --kbit N            N kbit a second for each player, as on a slow network (0: as fast as it goes)\n"
 	"  -L, --loop              begin again after the end, for ever\n"
+	"  -s, --silence S         let a player go that has said nothing for S seconds: one that plays says something 20 times a second (30)\n"
 	"  -B, --background        go on in the background once it listens, and end there on SIGTERM\n"
 	"  -h, --help              this text\n"
 	"  -V, --version           the version\n"
@@ -52,11 +53,11 @@ static const char usage[] =
 
 static struct {
 	const char *listen;
-	uint64_t kbit;
+	uint64_t kbit, silence_s;
 	bool loops, in_background;
 	char **films;
 	int film_count;
-} option = { .listen = "127.0.0.1:7009" };
+} option = { .listen = "127.0.0.1:7009", .silence_s = 30 };
 
 /* The window itself is to be told, before its frames. */
 #define WINDOW_NOT_TOLD (MOST_FRAMES + 1)
@@ -76,6 +77,8 @@ struct viewer {
 	struct coop_event ready;	/* its socket */
 	struct coop_event pause;	/* until the slow network takes more */
 	uint64_t free_ns;		/* when that is */
+	struct coop_event silence;	/* until it has said nothing for too long */
+	uint64_t heard_ns;		/* when it said something last */
 	struct film *film;
 	struct window window;
 	uint32_t next;			/* frame of the window, or WINDOW_NOT_TOLD */
@@ -97,6 +100,7 @@ static void leave(struct coop *coop, struct viewer *viewer)
 {
 	(void)coop_cancel(coop, &viewer->ready);
 	(void)coop_cancel(coop, &viewer->pause);
+	(void)coop_cancel(coop, &viewer->silence);
 	close(viewer->fd);
 	window_free(&viewer->window);
 	film_close(viewer->film);
@@ -172,6 +176,7 @@ static bool listen_to(struct viewer *viewer)
 
 	if (got <= 0)
 		return got < 0 && (errno == EAGAIN || errno == EINTR);
+	viewer->heard_ns = coop_now();
 	viewer->question_bytes += (size_t)got;
 	while (viewer->question_bytes >= HEADER_BYTES) {
 		if (!read_header(viewer->question, &type, &bytes) || bytes > sizeof(viewer->question) - HEADER_BYTES)
@@ -335,6 +340,20 @@ static void serve(struct coop *coop, struct coop_event *event)
 	wait_for(coop, viewer, has_more);
 }
 
+/* Who connects and is silent would have a place for ever, and sixty-four such shut out everybody else. */
+static void end_silence(struct coop *coop, struct coop_event *event)
+{
+	struct viewer *viewer = event->user;
+	const uint64_t now = coop_now(), most_ns = option.silence_s * NS_PER_S;
+
+	if (now > event->release + NS_PER_S)
+		/* It was this program that was away. */
+		viewer->heard_ns = now;
+	event->release = viewer->heard_ns + most_ns;
+	if (event->release <= now || coop_submit(coop, event))
+		leave(coop, viewer);
+}
+
 static void send_off(int fd)
 {
 	uint8_t message[HEADER_BYTES + MOST_NAME];
@@ -377,7 +396,13 @@ static void accept_viewer(struct coop *coop, struct coop_event *event)
 	first_viewer = viewer;
 	viewer->ready = (struct coop_event){ .type = COOP_DESCRIPTOR, .fd = fd, .callback = serve, .user = viewer };
 	viewer->pause = (struct coop_event){ .type = COOP_TIMER, .callback = serve, .user = viewer };
-	wait_for(coop, viewer, false);
+	viewer->heard_ns = coop_now();
+	viewer->silence = (struct coop_event){ .type = COOP_TIMER, .callback = end_silence, .user = viewer };
+	viewer->silence.release = viewer->heard_ns + option.silence_s * NS_PER_S;
+	if (coop_submit(coop, &viewer->silence))
+		leave(coop, viewer);
+	else
+		wait_for(coop, viewer, false);
 }
 
 static void stop(struct coop *coop, struct coop_event *event)
@@ -390,17 +415,18 @@ static void read_options(int argc, char **argv)
 {
 	static const struct option names[] = {
 		{ "listen", required_argument, NULL, 'l' }, { "kbit", required_argument, NULL, 'k' }, { "loop", no_argument, NULL, 'L' },
-		{ "background", no_argument, NULL, 'B' },
+		{ "silence", required_argument, NULL, 's' }, { "background", no_argument, NULL, 'B' },
 		{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }, { 0 },
 	};
 	int name;
 
 	opterr = 0;
-	while ((name = getopt_long(argc, argv, "l:k:LBhV", names, NULL)) != -1) {
+	while ((name = getopt_long(argc, argv, "l:k:Ls:BhV", names, NULL)) != -1) {
 		switch (name) {
 		case 'l': option.listen = optarg; break;
 		case 'k': option.kbit = parse_number("--kbit", optarg, 0, 10000000); break;
 		case 'L': option.loops = true; break;
+		case 's': option.silence_s = parse_number("--silence", optarg, 1, 86400); break;
 		case 'B': option.in_background = true; break;
 		case 'h': fputs(usage, stdout); exit(STATUS_OK);
 		case 'V': puts("streamer " PLAYER_VERSION); exit(STATUS_OK);

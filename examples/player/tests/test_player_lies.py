@@ -36,6 +36,7 @@ from player_programs import (
     play_message,
     streamer,
     window_message,
+    window_of,
 )
 
 NS = 10**9
@@ -200,6 +201,10 @@ MISUSES = [
     ("player", ["x" * 256], 64, "xxx"),
     ("streamer", [], 64, "nothing to serve"),
     ("streamer", ["--kbit", "much", "a"], 64, "'much' for --kbit"),
+    ("streamer", ["--silence", "0", "a"], 64, "'0' for --silence"),
+    ("streamer", ["--silence", "-1", "a"], 64, "'-1' for --silence"),
+    ("streamer", ["--silence", "never", "a"], 64, "'never' for --silence"),
+    ("streamer", ["--silence"], 64, "'--silence'"),
     ("streamer", ["/nonexistent.mkv"], 1, "/nonexistent.mkv"),
     ("streamer", [str(PLAYER / "Makefile")], 1, "Makefile"),
 ]
@@ -268,6 +273,33 @@ def test_a_streamer_outlives_its_viewers() -> None:
         for one in crowd:
             one.close()
         assert play("--server", place, "--display", "none", "--seconds", "1", "calm.mkv").figures["frames_shown"] > 0
+        server.terminate()
+        assert server.wait(PATIENCE_S) == 0
+
+
+def test_who_says_nothing_is_let_go() -> None:
+    """Of 64 places 63 are taken by silent connections and one by a viewer who tells how far it is. After 2 s of --silence the silent ones have been let go and
+    a film is played for the next one; the viewer, after twice that, is still served: what it asks for comes."""
+    silence_s = 2
+    with streamer("--silence", str(silence_s), film("calm"), program="sanitized-streamer") as (place, server):
+        host, port = place.split(":")
+        viewer = Viewer(place, "calm.mkv")
+        assert viewer.hear()[0] == FILM
+        crowd = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(63)]
+        assert Viewer(place, "calm.mkv").hear()[0] == REFUSED
+        end = time.monotonic() + 2 * silence_s
+        while time.monotonic() < end:
+            viewer.tell(0)
+            time.sleep(0.05)
+        assert all(one.recv(1) == b"" for one in crowd)
+        # Two windows have come unasked; the third is for who says that the first is being shown.
+        viewer.tell(1)
+        said = [viewer.hear()]
+        while said[-1][0] == FRAME or (said[-1][0] == WINDOW and window_of(said[-1][1]).number < 2):
+            said.append(viewer.hear())
+        assert said[-1][0] == WINDOW
+        assert play("--server", place, "--display", "none", "--seconds", "1", "calm.mkv").figures["frames_shown"] > 0
+        viewer.close()
         server.terminate()
         assert server.wait(PATIENCE_S) == 0
 
