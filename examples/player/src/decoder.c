@@ -47,6 +47,7 @@ struct decoder {
 	size_t stride;
 	uint32_t lines;			/* that are there, from the top */
 	bool is_afresh, is_busy, is_damaged;
+	bool has_failed;		/* a frame was damaged since libavcodec forgot all that was before */
 };
 
 /* What the film said of itself, and what the screen's pictures are made for? The data may say anything. */
@@ -111,19 +112,25 @@ static int find_slice(const uint8_t *data, int bytes, int *type)
 
 /*
  * Begins an I frame. Two things that libavcodec would do there take it a millisecond each in one go, and are left out where they come to nothing: to
- * forget all that was before, where the frame says that itself, and to read the same parameters as the last time, of which it makes tables.
+ * forget all that was before, where the frame says that itself, and to read the same parameters as the last time, of which it makes tables. Once
+ * a frame has been damaged nothing is left out: it may have left anything behind, other parameters too.
  */
 static void begin_afresh(struct decoder *decoder)
 {
 	AVPacket *packet = decoder->packet;
 	int type, head_bytes = find_slice(packet->data, packet->size, &type);
 
-	if (type != NAL_REFRESH) {
+	if (type != NAL_REFRESH || decoder->has_failed) {
 		avcodec_flush_buffers(decoder->codec);
 		pause_if_long(decoder);
 	}
-	if (head_bytes > (int)sizeof(decoder->head))
+	if (decoder->has_failed)
+		decoder->head_bytes = 0;
+	decoder->has_failed = false;
+	if (head_bytes > (int)sizeof(decoder->head)) {
+		decoder->head_bytes = 0;
 		return;
+	}
 	if (head_bytes == decoder->head_bytes && !memcmp(packet->data, decoder->head, (size_t)head_bytes)) {
 		packet->data += head_bytes;
 		packet->size -= head_bytes;
@@ -142,6 +149,8 @@ static void decode_frame(struct decoder *decoder)
 	av_packet_unref(decoder->packet);
 	while (avcodec_receive_frame(decoder->codec, decoder->unused) >= 0)
 		av_frame_unref(decoder->unused);
+	decoder->is_damaged |= decoder->lines < decoder->height;
+	decoder->has_failed |= decoder->is_damaged;
 }
 
 /* The coroutine. */
@@ -230,16 +239,11 @@ void decoder_begin(struct decoder *decoder, uint8_t *data, size_t bytes, bool is
 	decoder->is_busy = true;
 }
 
-bool decoder_is_busy(const struct decoder *decoder)
-{
-	return decoder->is_busy;
-}
-
 enum decoder_result decoder_step(struct decoder *decoder)
 {
 	decoder->begin_ns = coop_now();
 	coroutine_run(decoder->coroutine);
 	if (decoder->is_busy)
 		return DECODER_MORE;
-	return decoder->is_damaged || decoder->lines < decoder->height ? DECODER_DAMAGED : DECODER_DONE;
+	return decoder->is_damaged ? DECODER_DAMAGED : DECODER_DONE;
 }

@@ -21,12 +21,11 @@ struct decoder *decoder_new(uint32_t width, uint32_t height);
 void decoder_free(struct decoder *decoder);
 
 /*
- * Begins a frame. `data`, with 64 bytes of zero behind the `bytes` of them, are the decoder's from here, and given to free(). To `pixels`, lines of
- * `stride` bytes, four a point, it writes until it is done. `is_afresh`: what was decoded before is not needed (an I frame).
+ * Begins a frame, once the one before is done. `data`, with 64 bytes of zero behind the `bytes` of them, are the decoder's from here, and given to
+ * free(). To `pixels`, lines of `stride` bytes, four a point, it writes until it is done. `is_afresh`: what was decoded before is not needed (an I
+ * frame).
  */
 void decoder_begin(struct decoder *decoder, uint8_t *data, size_t bytes, bool is_afresh, uint8_t *pixels, size_t stride);
-/* Is a frame begun and not done? */
-bool decoder_is_busy(const struct decoder *decoder);
 /* One piece of it. */
 enum decoder_result decoder_step(struct decoder *decoder);
 

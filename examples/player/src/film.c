@@ -31,11 +31,12 @@ struct film {
 	bool loops;
 	uint64_t frame_ns;
 	uint64_t loop_ns, last_end_ns;	/* begin of this time round, and the end of all so far */
-	uint64_t last_begin_ns;		/* of a window */
+	uint64_t last_shown_ns;		/* the latest frame of the window that was cut last */
+	struct window next;		/* cut already: its begin is known to the one before it */
 	int64_t first;			/* time stamp of the file's first frame */
 	AVPacket *packet;		/* the one that did not fit into the last window */
 	bool has_packet, has_begun, has_ended;
-	uint32_t number;		/* of the next window */
+	uint32_t number;		/* of the window that is cut next */
 	uint32_t group, reference;
 };
 
@@ -134,6 +135,7 @@ void film_close(struct film *film)
 {
 	if (!film)
 		return;
+	window_free(&film->next);
 	av_packet_free(&film->packet);
 	av_bsf_free(&film->filter);
 	avformat_close_input(&film->file);
@@ -281,7 +283,22 @@ static void put_in_order(struct coded_frame *frames, uint32_t count)
 		frames[i].facts.importance = i;
 }
 
-bool film_next(struct film *film, struct window *window)
+static void set_times(struct film *film, struct window *window, uint64_t begin_ns, uint64_t latest_ns)
+{
+	/* Later than all of the one before, whatever an encoder does. */
+	if (film->number && begin_ns <= film->last_shown_ns)
+		begin_ns = film->last_shown_ns + 1;
+	latest_ns = latest_ns > begin_ns ? latest_ns : begin_ns;
+	film->last_shown_ns = latest_ns;
+	for (uint32_t i = 0; i < window_frames(&window->facts); i++)
+		if (window->frames[i].facts.shown_ns < begin_ns)
+			window->frames[i].facts.shown_ns = begin_ns;
+	window->facts.begin_ns = begin_ns;
+	window->facts.duration_ns = latest_ns - begin_ns + film->frame_ns;
+}
+
+/* As if it were the last one. False: there is none. */
+static bool cut_window(struct film *film, struct window *window)
 {
 	uint64_t begin_ns = UINT64_MAX, latest_ns = 0;
 	uint32_t count = 0;
@@ -311,16 +328,25 @@ bool film_next(struct film *film, struct window *window)
 		return false;
 	}
 	put_in_order(window->frames, count);
-	/* Later than the one before, whatever an encoder does. */
-	if (film->number && begin_ns <= film->last_begin_ns)
-		begin_ns = film->last_begin_ns + 1;
-	film->last_begin_ns = begin_ns;
-	for (uint32_t i = 0; i < count; i++)
-		if (window->frames[i].facts.shown_ns < begin_ns)
-			window->frames[i].facts.shown_ns = begin_ns;
-	window->facts.begin_ns = begin_ns;
-	window->facts.duration_ns = (latest_ns > begin_ns ? latest_ns - begin_ns : 0) + film->frame_ns;
+	set_times(film, window, begin_ns, latest_ns);
 	film->number++;
+	return true;
+}
+
+/*
+ * A window ends one frame's time after its last frame, or where the next one begins: in a film whose frames come at no constant rate that can be
+ * sooner. Were it to end later, the next one's first reference would be more important than its own last frames, and decoded before them.
+ */
+bool film_next(struct film *film, struct window *window)
+{
+	if (!film->number)
+		(void)cut_window(film, &film->next);
+	*window = film->next;
+	film->next = (struct window){ 0 };
+	if (!window->frames)
+		return false;
+	if (cut_window(film, &film->next) && film->next.facts.begin_ns < window->facts.begin_ns + window->facts.duration_ns)
+		window->facts.duration_ns = film->next.facts.begin_ns - window->facts.begin_ns;
 	return true;
 }
 

@@ -65,6 +65,7 @@ struct play {
 	int64_t importance;		/* of the frame that came last; -1: none has come */
 	/* What the decoder holds: the references of this group, up to this one. */
 	uint32_t group, reference;
+	struct frame *in_work;		/* the frame that it has begun and not done */
 	bool has_reference, has_stream_ended, is_well;
 	struct figures figures;
 };
@@ -138,6 +139,7 @@ static bool begin_decoding(struct frame *frame)
 	}
 	decoder_begin(play->decoder, frame->data, frame->bytes, frame->facts.kind == KIND_I, frame->picture->pixels, frame->picture->stride);
 	frame->data = NULL;
+	play->in_work = frame;
 	return true;
 }
 
@@ -162,6 +164,10 @@ static void schedule_display(struct frame *frame)
 	submit(play, &frame->display_event);
 }
 
+/*
+ * A frame that has been begun is finished before another one is, whatever the order says: the decoder has one, and what is decoded next may need it.
+ * One whose turn comes in the middle of it, being as important, gives that turn to it. It can still expire meanwhile; what is in work cannot.
+ */
 static void decode_video_frame(struct coop *coop, struct coop_event *event)
 {
 	struct frame *frame = event->user;
@@ -169,16 +175,24 @@ static void decode_video_frame(struct coop *coop, struct coop_event *event)
 	const uint64_t cpu_ns = thread_cpu_ns();
 	enum decoder_result result;
 
+	if (play->in_work && play->in_work != frame) {
+		submit(play, event);
+		frame = play->in_work;
+		(void)coop_cancel(coop, &frame->decode_event);
+	}
 	(void)coop_cancel(coop, &frame->expire_event);
-	if (!frame->picture && !begin_decoding(frame))
+	if (!play->in_work && !begin_decoding(frame))
 		return;
 	result = decoder_step(play->decoder);
-	if (result == DECODER_MORE)
-		submit(play, event);
-	else if (result == DECODER_DAMAGED)
-		drop(frame, DAMAGED);
-	else
-		schedule_display(frame);
+	if (result == DECODER_MORE) {
+		submit(play, &frame->decode_event);
+	} else {
+		play->in_work = NULL;
+		if (result == DECODER_DAMAGED)
+			drop(frame, DAMAGED);
+		else
+			schedule_display(frame);
+	}
 	samples_add(&play->figures.cpu_ns[DECODE], thread_cpu_ns() - cpu_ns);
 }
 
@@ -265,8 +279,11 @@ static bool on_window(void *user, const struct window_facts *window)
 	struct play *play = user;
 
 	play->heard_ns = coop_now();
-	/* They follow each other with no gap longer than a window: nobody is made to wait for years. */
-	if (!play->has_film || window->number != play->windows || (play->windows && window->begin_ns <= play->window.begin_ns) ||
+	/*
+	 * They follow each other: what comes first is decoded first, and a reference is not decoded before the last B frames of the window before.
+	 * And with no gap longer than a window: nobody is made to wait for years.
+	 */
+	if (!play->has_film || window->number != play->windows || window->begin_ns < end_of_window_ns(play) ||
 	    window->begin_ns > end_of_window_ns(play) + MOST_WINDOW_S * NS_PER_S)
 		return false;
 	close_window(play);

@@ -60,7 +60,7 @@ struct film_facts {
 	uint64_t frame_ns;
 };
 
-/* Times count from the beginning of the film. */
+/* Times count from the beginning of the film. A window does not begin before the one before it has ended. */
 struct window_facts {
 	uint32_t number;
 	uint32_t frames[KINDS];

@@ -51,6 +51,16 @@ def film(name: str) -> Path:
     return FILMS / f"{name}.mkv"
 
 
+def make_variable_film(path: Path, *, is_timed: bool = True) -> None:
+    """A film of 6 s whose frames come at no constant rate: sixty in one second and five in each of the next two, 23 a second on average, so that most are
+    closer than half the average. Not `is_timed`: its frames without their times, one behind the other."""
+    source = "mandelbrot=size=320x180:rate=60,noise=alls=20:allf=t,select='lt(mod(n,180),60)+not(mod(n,12))'"
+    coded = ("-pix_fmt", "yuv420p", "-threads", "1", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "2000k")
+    order = ("-x264-params", "bframes=7:b-adapt=0:b-pyramid=none:keyint=48:min-keyint=48:scenecut=0")
+    command = ["ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", source, "-vsync", "vfr", "-t", "6", *coded, *order]
+    subprocess.run([*command, "-f", "mp4" if is_timed else "h264", path], check=True, timeout=PATIENCE_S)
+
+
 @contextmanager
 def streamer(*arguments: str | Path, program: str = "streamer") -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """One that listens, as (HOST:PORT, process)."""

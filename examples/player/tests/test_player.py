@@ -6,11 +6,26 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import numpy
 import pytest
 from coop_programs import standin
-from player_programs import FILMS, FILMS_S, PATIENCE_S, Played, film, hogs, one_cpu, play, played, start_player, streamer, x_server
+from player_programs import (
+    FILMS,
+    FILMS_S,
+    PATIENCE_S,
+    Played,
+    film,
+    hogs,
+    make_variable_film,
+    one_cpu,
+    play,
+    played,
+    start_player,
+    streamer,
+    x_server,
+)
 
 NAMES = ("calm", "busy", "fine", "noisy")
 #: Of the frames of a film that takes 10 % of a CPU at most, on a machine that has nothing else to do; and on one that has.
@@ -146,6 +161,18 @@ def test_little_network_costs_the_least_important_frames() -> None:
     assert sum(kind["shown"] + kind["late"] for kind in references) >= 0.9 * sum(kind["due"] for kind in references)
     assert one.part("B", "shown") < 0.9
     assert one.figures["frames"]["B"]["not_sent"] > 0
+
+
+def test_a_film_of_variable_rate_keeps_its_references(tmp_path: Path) -> None:
+    """Of a film whose frames come at no constant rate none is lost for a reference, and none damaged: where windows overlap, the next one's reference is
+    decoded before the last frames of the one before, which can be decoded no more. A machine that has no time for all references says nothing of that."""
+    make_variable_film(tmp_path / "variable.mp4")
+    with streamer(tmp_path / "variable.mp4") as (place, _):
+        one = play("--server", place, "--display", "none", "variable.mp4")
+    assert (one.status, one.said) == (0, "")
+    assert sum(kinds["damaged"] for kinds in one.figures["frames"].values()) == 0
+    if all(one.part(kind, "shown", "late") == 1 for kind in "IP"):
+        assert one.figures["frames"]["B"]["reference_lost"] == 0, one.figures["frames"]
 
 
 def test_a_film_can_begin_again() -> None:

@@ -89,6 +89,7 @@ LIES = {
     "a_window_whose_sum_overflows": film_message() + window_message(0, (1, 2**32 - 1, 1), 0, NS),
     "a_window_out_of_order": film_message() + window_message(5, (1, 0, 0), 0, NS),
     "a_window_in_a_hundred_years": film_message() + window_message(0, (1, 0, 0), 2**61, NS),
+    "a_window_that_overlaps": film_message() + SECOND + window_message(1, (1, 0, 0), NS - 1, NS),
     "a_window_that_goes_back": film_message() + SECOND + window_message(1, (1, 0, 0), 0, NS),
     "a_window_without_end": film_message() + window_message(0, (1, 0, 0), 0, 2**63),
     "a_frame_before_its_window": film_message() + frame_message(0, 0, 0, 0, NONSENSE),
@@ -136,6 +137,35 @@ def test_damaged_frames_are_dropped() -> None:
         assert (one.status, one.said) == (0, "")
         assert one.figures["frames"]["I"][fate] == 1, (width, fate, one.figures["frames"])
         assert one.figures["frames"]["P"]["shown" if fate == "shown" else "reference_lost"] == 1
+
+
+def still_decodes(before: bytes, frame: bytes) -> dict[str, int]:
+    """What becomes of the I frames where a server begins a film with this, and half a second and a second later sends a whole one."""
+    said = film_message() + before
+    for number in (1, 2):
+        said += window_message(number, (1, 0, 0), number * NS // 2, NS // 2) + frame_message(number, 0, 0, number * NS // 2, frame, group=number)
+    with liar(said + message(END)) as place:
+        one = play("--server", place, "--display", "none", "calm.mkv", program="sanitized-player")
+    assert (one.status, one.said) == (0, "")
+    return one.figures["frames"]["I"]
+
+
+def test_a_frame_is_decoded_to_its_end_before_another() -> None:
+    """Four large frames of a window of 1 ns have one user virtual time, so that each piece of one puts it behind the others: all are decoded and shown,
+    and those after them, and nothing is left of any (where one is begun in the middle of another, there is a leak, and the rest of the film is damaged)."""
+    frame = first_frame("noisy")
+    before = window_message(0, (4, 0, 0), 0, 1) + b"".join(frame_message(0, number, 0, 0, frame) for number in range(4))
+    frames = still_decodes(before, frame)
+    assert frames["shown"] == frames["due"] == 6, frames
+
+
+def test_an_i_frame_after_damage_begins_afresh() -> None:
+    """A P frame that has another film's parameters with it, of another size, is damaged; the whole I frames after it are shown, although their own parameters
+    are those of the one before it, which are left out otherwise."""
+    frame, other = first_frame("calm"), first_frame("fine")
+    before = window_message(0, (1, 1, 0), 0, NS // 2) + frame_message(0, 0, 0, 0, frame) + frame_message(0, 1, 1, 1, other, reference=1)
+    frames = still_decodes(before, frame)
+    assert frames["shown"] == frames["due"] == 3, frames
 
 
 def test_a_reference_that_was_not_sent_is_missed() -> None:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
-from player_programs import FILMS_S, PATIENCE_S, WINDOW, Frame, Viewer, Window, film, streamer, window_of
+from player_programs import FILMS_S, PATIENCE_S, WINDOW, Frame, Viewer, Window, film, make_variable_film, streamer, window_of
 
 FRAME_NS = 40_000_000
 #: Two windows beyond the one that is shown (protocol.h).
@@ -35,6 +36,30 @@ def test_frames_come_in_order_of_importance() -> None:
             assert [(frame.shown_ns - last_i) // FRAME_NS for frame in mine if frame.kind == "B"] == [4, 2, 6, 1, 5, 3, 7]
     assert len([window for window in windows if window.frames[2] == 7]) >= 15
     assert [window.begin_ns for window in windows[1:]] == [window.begin_ns + window.duration_ns for window in windows[:-1]]
+
+
+def shown_times(path: Path) -> list[int]:
+    """When the frames of a film are shown, by ffprobe, in ns from the first one on."""
+    command = ["ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    times = sorted(round(float(line) * 10**9) for line in done.stdout.split())
+    return [time - times[0] for time in times]
+
+
+def test_windows_do_not_overlap(tmp_path: Path) -> None:
+    """Of a film whose frames come at no constant rate each window ends where the next one begins, or before, and has all of its frames within; the frames
+    keep their times, to the microsecond. So do the windows of a film that has no times at all, whose frames are all of one moment."""
+    for name, is_timed in (("variable.mp4", True), ("untimed.h264", False)):
+        make_variable_film(tmp_path / name, is_timed=is_timed)
+        with streamer(tmp_path / name) as (place, _):
+            windows, frames = Viewer(place, name).hear_frames(in_time=True)
+        assert len(windows) >= 3 and len(frames) == 140
+        assert [(one, next) for one, next in zip(windows, windows[1:]) if next.begin_ns < one.begin_ns + one.duration_ns] == []
+        for number, _, begin_ns, duration_ns in windows:
+            mine = [frame.shown_ns for frame in frames if frame.window == number]
+            assert begin_ns == min(mine) and max(mine) < begin_ns + duration_ns
+        if is_timed:
+            assert max(abs(a - b) for a, b in zip(sorted(frame.shown_ns for frame in frames), shown_times(tmp_path / name), strict=True)) < 1000
 
 
 def test_what_a_frame_needs_is_told() -> None:
