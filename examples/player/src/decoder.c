@@ -192,14 +192,25 @@ struct decoder *decoder_new(uint32_t width, uint32_t height)
 
 	decoder->width = width;
 	decoder->height = height;
-	open_codec(decoder);
+	return decoder;
+}
+
+bool decoder_prepare(struct decoder *decoder)
+{
+	const int width = (int)decoder->width, height = (int)decoder->height;
+
+	if (!decoder->codec) {
+		open_codec(decoder);
+		return true;
+	}
+	if (decoder->coroutine)
+		return false;
 	/* Of equal size a conversion has no state, so that bands can be converted one by one. */
-	decoder->convert = sws_getContext((int)width, (int)height, AV_PIX_FMT_YUV420P, (int)width, (int)height, AV_PIX_FMT_BGR0, SWS_POINT,
-					  NULL, NULL, NULL);
+	decoder->convert = sws_getContext(width, height, AV_PIX_FMT_YUV420P, width, height, AV_PIX_FMT_BGR0, SWS_POINT, NULL, NULL, NULL);
 	if (!decoder->convert)
 		die(STATUS_FAILED, "libswscale cannot convert pictures of this size", "play a smaller film", "cannot decode");
 	decoder->coroutine = coroutine_new(decode_all, decoder);
-	return decoder;
+	return true;
 }
 
 void decoder_free(struct decoder *decoder)
@@ -209,7 +220,8 @@ void decoder_free(struct decoder *decoder)
 	/* Its stack holds what belongs to libavcodec. */
 	while (decoder->is_busy)
 		decoder_step(decoder);
-	coroutine_free(decoder->coroutine);
+	if (decoder->coroutine)
+		coroutine_free(decoder->coroutine);
 	sws_freeContext(decoder->convert);
 	av_frame_free(&decoder->unused);
 	av_packet_free(&decoder->packet);

@@ -15,8 +15,10 @@ enum decoder_result {
 
 struct decoder;
 
-/* For frames of this size. */
+/* For frames of this size. Before the first one it is prepared. */
 struct decoder *decoder_new(uint32_t width, uint32_t height);
+/* A piece of what it takes to decode: false, it is all there. The longest is libavcodec's own beginning, 1 ms in one call. */
+bool decoder_prepare(struct decoder *decoder);
 /* Ends what is being decoded, too. NULL is nothing to do. */
 void decoder_free(struct decoder *decoder);
 

@@ -372,8 +372,8 @@ static void finish_at(struct play *play, uint64_t when_ns)
 }
 
 /*
- * Best effort, before all decoding: first the window and the decoder, where the X server has to be waited for, then the pictures that will be
- * needed, a piece at a time.
+ * Best effort, before all decoding, a piece at a time: the decoder, the window, where the X server has to be waited for, and the pictures that will
+ * be needed.
  */
 static void prepare(struct coop *coop, struct coop_event *event)
 {
@@ -384,10 +384,9 @@ static void prepare(struct coop *coop, struct coop_event *event)
 	if (!play->screen) {
 		play->screen = screen_open(coop, play->film.width, play->film.height, play->options.is_blind, play->options.title, &owner);
 		play->decoder = decoder_new(play->film.width, play->film.height);
-		submit(play, event);
-	} else if (screen_prepare(play->screen, (uint32_t)(PREPARED_NS / play->film.frame_ns) + 1)) {
-		submit(play, event);
 	}
+	if (decoder_prepare(play->decoder) || screen_prepare(play->screen, (uint32_t)(PREPARED_NS / play->film.frame_ns) + 1))
+		submit(play, event);
 	samples_add(&play->figures.cpu_ns[PREPARE], thread_cpu_ns() - cpu_ns);
 }
 

@@ -7,7 +7,8 @@
  * compositor, which waits for the refresh itself, nothing is torn by it. The server's answers say when the picture was on the screen (CompleteNotify)
  * and when its memory is free again (IdleNotify).
  *
- * Nothing here waits after the beginning: the few requests that can be on their way fit into the socket, and answers come as a descriptor's event.
+ * The connection and the window are asked for in three events, each of which waits for the X server. Nothing here waits after that: the few requests
+ * that can be on their way fit into the socket, and answers come as a descriptor's event.
  */
 #include "screen.h"
 
@@ -37,8 +38,10 @@ struct screen {
 	size_t prepared;		/* bytes of the newest picture that have memory */
 	struct picture pictures[MOST_PICTURES];
 	uint64_t due_ns[MOST_PICTURES];	/* of those that are on their way */
-	/* The window; NULL where the screen is blind. */
+	/* The window; NULL where the screen is blind, and before it is prepared. */
 	xcb_connection_t *x;
+	const xcb_screen_t *root;
+	const char *title;		/* of a window that is still to be opened, or NULL */
 	xcb_window_t window;
 	xcb_pixmap_t pixmaps[MOST_PICTURES];
 	uint8_t depth;
@@ -53,7 +56,7 @@ static __attribute__((noreturn)) void cannot(const char *reason, const char *fix
 	die(STATUS_FAILED, reason, fix, "cannot show the film");
 }
 
-static const xcb_screen_t *connect_x(struct screen *screen)
+static void connect_x(struct screen *screen)
 {
 	int number;
 	xcb_screen_iterator_t all;
@@ -63,12 +66,13 @@ static const xcb_screen_t *connect_x(struct screen *screen)
 		cannot("there is no X server at DISPLAY", "set DISPLAY, or play with --display none");
 	for (all = xcb_setup_roots_iterator(xcb_get_setup(screen->x)); number > 0 && all.rem > 1; number--)
 		xcb_screen_next(&all);
-	return all.data;
+	screen->root = all.data;
 }
 
 /* Both extensions, and points of four bytes, blue first, as the decoder makes them. */
-static void check_x(struct screen *screen, const xcb_screen_t *root)
+static void check_x(struct screen *screen)
 {
+	const xcb_screen_t *root = screen->root;
 	const xcb_setup_t *setup = xcb_get_setup(screen->x);
 	const xcb_query_extension_reply_t *present = xcb_get_extension_data(screen->x, &xcb_present_id);
 	const xcb_query_extension_reply_t *shm = xcb_get_extension_data(screen->x, &xcb_shm_id);
@@ -102,8 +106,9 @@ static xcb_atom_t atom(struct screen *screen, const char *name)
 	return found;
 }
 
-static void make_window(struct screen *screen, const xcb_screen_t *root, const char *title)
+static void make_window(struct screen *screen, const char *title)
 {
+	const xcb_screen_t *root = screen->root;
 	const xcb_atom_t protocols = atom(screen, "WM_PROTOCOLS");
 
 	screen->close_atom = atom(screen, "WM_DELETE_WINDOW");
@@ -212,13 +217,20 @@ static void on_answers(struct coop *coop, struct coop_event *ready)
 		(void)coop_submit(coop, ready);
 }
 
-static void open_window(struct screen *screen, const char *title)
+/* A piece of it. */
+static void open_window(struct screen *screen)
 {
-	const xcb_screen_t *root = connect_x(screen);
-
-	check_x(screen, root);
-	make_window(screen, root, title);
-	screen->depth = root->root_depth;
+	if (!screen->x) {
+		connect_x(screen);
+		return;
+	}
+	if (!screen->present) {
+		check_x(screen);
+		return;
+	}
+	make_window(screen, screen->title);
+	screen->title = NULL;
+	screen->depth = screen->root->root_depth;
 	xcb_flush(screen->x);
 	screen->answers = (struct coop_event){
 		.type = COOP_DESCRIPTOR, .fd = xcb_get_file_descriptor(screen->x), .events = POLLIN, .callback = on_answers, .user = screen,
@@ -235,8 +247,7 @@ struct screen *screen_open(struct coop *coop, uint32_t width, uint32_t height, b
 	screen->owner = *owner;
 	screen->width = width;
 	screen->height = height;
-	if (!is_blind)
-		open_window(screen, title);
+	screen->title = is_blind ? NULL : title;
 	return screen;
 }
 
@@ -258,6 +269,10 @@ bool screen_prepare(struct screen *screen, uint32_t count)
 	const struct picture *newest = screen->count ? &screen->pictures[screen->count - 1] : NULL;
 	const size_t bytes = (size_t)screen->width * 4 * screen->height, left = bytes - screen->prepared;
 
+	if (screen->title) {
+		open_window(screen);
+		return true;
+	}
 	if (!newest || !left)
 		return screen->count < count && add_picture(screen);
 	memset(newest->pixels + screen->prepared, 0, left < PIECE_BYTES ? left : PIECE_BYTES);

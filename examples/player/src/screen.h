@@ -27,16 +27,16 @@ struct screen_owner {
 };
 
 /*
- * Opens a window for pictures of this size. `is_blind`: there is no window and no X server, and what is shown is not seen (as in the paper's
- * figures 5 to 10). Ends the program where the server cannot do what is needed.
+ * A window for pictures of this size, with `title`, which stays the caller's, to be opened by screen_prepare(). `is_blind`: there is no window and no
+ * X server, and what is shown is not seen (as in the paper's figures 5 to 10).
  */
 struct screen *screen_open(struct coop *coop, uint32_t width, uint32_t height, bool is_blind, const char *title, const struct screen_owner *owner);
 /* NULL is nothing to do. */
 void screen_close(struct screen *screen);
 
 /*
- * Makes a piece of a picture more. True while there are fewer than `count`: then it is worth calling again. Who has them made before they are
- * needed does not wait for memory later.
+ * Opens a piece of the window, and ends the program where the X server cannot do what is needed; then makes a piece of a picture more. True while
+ * there are fewer than `count`: then it is worth calling again. Who has them made before they are needed does not wait for memory later.
  */
 bool screen_prepare(struct screen *screen, uint32_t count);
 /* A picture that nobody uses, a new one where there is none, or NULL where there are as many as there may be. */
