@@ -105,3 +105,20 @@ def test_who_goes_from_cpu_to_cpu_gains_nothing(guest: Guest) -> None:
     guest.start_limelight()
     # A quarter, and a tenth of that. The kernel's scheduler gave 247 thousandths; while debts were forgotten on the way it was 878.
     assert guest.script("hopper", 6)["got_pm"] <= 275
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("how", [(), ("--plain",)], ids=["cooperative", "ordinary"])
+@on(LIMELIGHT, replace(LIMELIGHT, **FOUR))
+def test_what_was_slept_through_is_lost(guest: Guest, how: tuple[str, ...]) -> None:
+    """One that sleeps for 5 s beside three that spin wants all the CPU when it wakes: it has its quarter from then on, and not what it slept through; on
+    several CPUs where those stay, too."""
+    guest.start_limelight()
+    seen = guest.script("slept", 3, *how)
+    print(seen)
+    # It has had its first work, and slept.
+    assert seen["used_before_s"] >= 0.5
+    assert seen["ran_asleep_s"] <= 0.001
+    # In a tenth of a second a quarter of that, a slice (5 ms), and what a cooperative one may be ahead by (4 ms): with 1.25 s more to come it has all of it.
+    assert seen["soon_s"] <= 0.1 / 4 + 0.009
+    assert _close(seen["later_s"], 1 / 4)
