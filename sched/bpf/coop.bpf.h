@@ -263,9 +263,12 @@ static u64 slack_of(const struct task_ctx *tctx, u64 end, u64 next)
 static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 number = is_kthread(p) ? COOP_MAX_PAGES : find_number(p), tid, cell, item, uid;
-	u64 first, now = scx_bpf_now();
+	u64 first, now;
 
-	if (number >= COOP_MAX_PAGES || now < tctx->coop.look_again_ns)
+	if (number >= COOP_MAX_PAGES)
+		return false;
+	now = scx_bpf_now();
+	if (now < tctx->coop.look_again_ns)
 		return false;
 	tid = own_tid(p);
 	cell = find_cell(number, tid);
@@ -286,8 +289,9 @@ static bool join_coop(struct task_struct *p, struct task_ctx *tctx)
 		/* To leave and to come back is no way out of it. */
 		.offences = tctx->coop.offences, .probation = tctx->coop.probation, .in_time = tctx->coop.in_time,
 	};
-	/* What it has run until now was for no release, whatever was said of who ran here before. */
+	/* What it has run until now was for no release, whatever was said of who ran here before; nor has anybody looked at the clock, perhaps. */
 	cpu_ctx_of(scx_bpf_task_cpu(p))->runs_due = 0;
+	cpu_ctx_of(scx_bpf_task_cpu(p))->coop_now_ns = coop_now();
 	set_home(tctx, choose_home(p, scx_bpf_task_cpu(p)));
 	change_rate(tctx, vtime_for(p, tctx, 1000, now));
 	/* As far ahead as it may be: or threads that are always due, and always new, would be before all others for good. */
@@ -306,7 +310,6 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	u32 number = number_of_page(p, tctx), gid;
 	struct coop_slot *slot = slot_in_page(number, tctx->coop.cell);
 	volatile struct coop_request *request;
-	u64 earliest;
 
 	/* After an exec it may be another one, by the number that it has for everybody. */
 	if (!slot || slot->request.tid != tctx->coop.tid || release_pids[tctx->coop.item & (LL_HEAP_ITEMS - 1)] != p->pid) {
@@ -330,10 +333,12 @@ static void take_call(struct task_struct *p, struct task_ctx *tctx, u32 state)
 	tctx->coop.ran_ns = tctx->charged_at_ns - scx_bpf_now();
 	tctx->coop.call = request->call;
 	tctx->coop.release_ns = request->release_ns;
-	/* Long past is no more urgent than a moment ago, or it would be due before all that anybody else can ask for. */
-	earliest = coop_now() - coop_slack_ns;
-	if (tctx->coop.release_ns < earliest)
-		tctx->coop.release_ns = earliest;
+	/*
+	 * Long past is no more urgent than a moment ago, or it would be due before all that anybody else can ask for. The clock is not read for who asks for
+	 * what comes after this CPU's last look at it.
+	 */
+	if (tctx->coop.release_ns < cpu_ctx_of(scx_bpf_task_cpu(p))->coop_now_ns)
+		tctx->coop.release_ns = longer(tctx->coop.release_ns, coop_now() - coop_slack_ns);
 	tctx->coop.user_vtime = request->user_virtual_time;
 	gid = request->gid;
 	if (tctx->coop.gid != gid || (gid && is_consent_old(tctx, number)))

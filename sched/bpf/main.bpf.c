@@ -290,14 +290,14 @@ static bool give_way_to_huc(const struct task_struct *prev, struct task_ctx *tct
 static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u32 above = tctx ? tctx->class : LL_NR_CLASSES;
+	bool is_anyone_due = part_releases(cpu);
 
-	part_releases(cpu);
 	if (tctx && goes_on_for_release(tctx, cpu, cctx)) {
 		go_on(prev, tctx, cpu, cctx, now);
 		return true;
 	}
 	if (above != LL_CLASS_KTHREAD)
-		return take_due(cpu, cctx, above, 0);
+		return is_anyone_due && take_due(cpu, cctx, above, 0);
 	return works_for_others(prev) && give_way(cpu, cctx, 0);
 }
 

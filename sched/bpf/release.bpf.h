@@ -402,33 +402,32 @@ enum { PARTED_AT_ONCE = MAX_ITEMS_OF_USER };
  * Put those of @class that are due, and whose users have had their part, behind those whose users have not. Who is behind and has a part again comes
  * back where it is the earliest: so those of a single user keep their order, whatever it uses.
  */
-static bool part_releases_of(u32 cpu, u32 class)
+static void part_releases_of(u32 cpu, u32 class)
 {
 	u32 waits = release_queue(RELEASE_WAITS, class), behind = release_queue(RELEASE_BEHIND, class), item, i;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now = cctx->coop_now_ns;
 
-	if (cctx->first_release[behind] < cctx->first_release[waits] && first_has_part(cpu, behind, &item, now))
-		return move_first_release(cpu, behind, waits, item);
+	if (cctx->first_release[behind] < cctx->first_release[waits] && first_has_part(cpu, behind, &item, now)) {
+		move_first_release(cpu, behind, waits, item);
+		return;
+	}
 	bpf_for(i, 0, PARTED_AT_ONCE) {
 		if (cctx->first_release[waits] > now || first_has_part(cpu, waits, &item, now) || !move_first_release(cpu, waits, behind, item))
 			break;
 		count(LL_STAT_coop_behind);
 	}
-	return i;
 }
 
-/* The same for all classes, where anybody is due. */
+/* The same for all classes; false where nobody is due. */
 __weak bool part_releases(u32 cpu)
 {
-	bool moved = false;
-
-	if (next_release(cpu, LL_CLASS_OTHER, false) <= cpu_ctx_of(cpu)->coop_now_ns) {
-		moved |= part_releases_of(cpu, LL_CLASS_HUCIN);
-		moved |= part_releases_of(cpu, LL_CLASS_HUCOUT);
-		moved |= part_releases_of(cpu, LL_CLASS_OTHER);
-	}
-	return moved;
+	if (next_release(cpu, LL_CLASS_OTHER, false) > cpu_ctx_of(cpu)->coop_now_ns)
+		return false;
+	part_releases_of(cpu, LL_CLASS_HUCIN);
+	part_releases_of(cpu, LL_CLASS_HUCOUT);
+	part_releases_of(cpu, LL_CLASS_OTHER);
+	return true;
 }
 
 /* Take the first of those of @class whose release is due. */
@@ -483,8 +482,6 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 	u64 now = cctx->coop_now_ns;
 	u32 class;
 
-	if (next_release(cpu, LL_CLASS_OTHER, false) > now)
-		return false;
 	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
 		if (earlier(first_of_queue(cctx, RELEASE_WAITS, class), first_of_queue(cctx, RELEASE_BEHIND, class)) > now)
 			continue;
@@ -503,8 +500,7 @@ static bool take_due(s32 cpu, struct cpu_ctx *cctx, u32 above, u64 enq_flags)
 /* A kernel thread on @cctx that works for others, whose slice is over, makes way for a due release, if there is one (rule 5). */
 static bool give_way(s32 cpu, struct cpu_ctx *cctx, u64 enq_flags)
 {
-	part_releases(cpu);
-	cctx->kthread_gives_way = take_due(cpu, cctx, LL_CLASS_OTHER, enq_flags);
+	cctx->kthread_gives_way = part_releases(cpu) && take_due(cpu, cctx, LL_CLASS_OTHER, enq_flags);
 	if (cctx->kthread_gives_way)
 		cctx->gave_way_at_ns = cctx->coop_now_ns;
 	return cctx->kthread_gives_way;
