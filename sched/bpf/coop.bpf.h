@@ -445,6 +445,9 @@ static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 relea
  */
 static bool owes_call(const struct task_ctx *tctx)
 {
+	/* Before its class it goes only to come to the end of what it was preempted in (goes_first_as_reader()): by another slice it would get ahead. */
+	if (tctx->rescued && tctx->reads_since_ns)
+		return true;
 	if (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT))
 		return true;
 	return (tctx->coop.standing & COOP_DEMOTED_AHEAD) && tctx->coop.ran_ns > 0;
