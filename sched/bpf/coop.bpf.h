@@ -445,10 +445,10 @@ static void answer(const struct task_struct *p, struct task_ctx *tctx, u64 relea
  */
 static bool owes_call(const struct task_ctx *tctx)
 {
+	u64 reads = tctx->reads_since_ns & -(u64)tctx->rescued;
+
 	/* Before its class it goes only to come to the end of what it was preempted in (goes_first_as_reader()): by another slice it would get ahead. */
-	if (tctx->rescued && tctx->reads_since_ns)
-		return true;
-	if (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT))
+	if (reads | (tctx->coop.standing & (COOP_DEMOTED_OVERRAN | COOP_DEMOTED_SLEPT)))
 		return true;
 	return (tctx->coop.standing & COOP_DEMOTED_AHEAD) && tctx->coop.ran_ns > 0;
 }
@@ -484,7 +484,8 @@ static u64 slice_until_release(const struct task_struct *p, struct task_ctx *tct
 	cctx->runs_due = 0;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return slice_ns;
-	forget_overslept(scx_bpf_task_cpu(p), cctx, now);
+	if (first_of_classes(cctx, RELEASE_SLEEPS, LL_CLASS_OTHER) <= now)
+		forget_overslept(scx_bpf_task_cpu(p), now);
 	if (next < end)
 		end = next > now ? next : now;
 	/* One that has come due since the dispatch is looked at in the next, unless it must wait for a more urgent class. */

@@ -298,10 +298,16 @@ static u32 first_item(u32 cpu, u32 number)
 	return item;
 }
 
-/* Is @p, of @tctx, the thread of @item, and has it stayed on @cpu? After an exec it may have another pid, and a later process its old one. */
+/* Is the task of @tctx the thread of @item, and is @cpu its home? After an exec it may have another pid, and a later process its old one. */
+static bool has_item(const struct task_ctx *tctx, u32 item, s32 cpu)
+{
+	return tctx->coop.cell && tctx->coop.item == item && tctx->coop.home == cpu;
+}
+
+/* And may @p, which that is, still run there? */
 static bool is_item_of(const struct task_struct *p, const struct task_ctx *tctx, u32 item, s32 cpu)
 {
-	return tctx->coop.cell && tctx->coop.item == item && tctx->coop.home == cpu && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	return has_item(tctx, item, cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
 /*
@@ -327,14 +333,16 @@ static void leave_play(struct task_ctx *tctx)
 	__sync_fetch_and_sub(&coop_in_play, 1);
 }
 
-/* The thread of @item, which sleeps on although its release on @cpu is over, had no timer there: it is not in play. If it wakes up meanwhile, it is
- * again as soon as it runs. */
+/*
+ * The thread of @item, which sleeps on although its release on @cpu is over, had no timer there: it is not in play. If it wakes up meanwhile, it is
+ * again as soon as it runs.
+ */
 static void oversleep(u32 item, u32 cpu)
 {
 	struct task_struct *p = bpf_task_from_pid(release_pids[item & (LL_HEAP_ITEMS - 1)]);
 	struct task_ctx *tctx = p ? task_ctx_of(p) : NULL;
 
-	if (tctx && is_item_of(p, tctx, item, cpu))
+	if (tctx && has_item(tctx, item, cpu))
 		leave_play(tctx);
 	if (p)
 		bpf_task_release(p);
@@ -342,14 +350,13 @@ static void oversleep(u32 item, u32 cpu)
 
 /*
  * Forget the releases of sleepers that are over: whoever sleeps on had no timer there, and would have everybody else yield for it for good. One of
- * each class at a time.
+ * each class at a time. Not static, as has_part().
  */
-static void forget_overslept(u32 cpu, const struct cpu_ctx *cctx, u64 now)
+__weak int forget_overslept(u32 cpu, u64 now)
 {
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 class, number, item;
 
-	if (first_of_classes(cctx, RELEASE_SLEEPS, LL_CLASS_OTHER) > now)
-		return;
 	bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES) {
 		number = release_queue(RELEASE_SLEEPS, class);
 		if (first_of_queue(cctx, RELEASE_SLEEPS, class) > now)
@@ -358,6 +365,7 @@ static void forget_overslept(u32 cpu, const struct cpu_ctx *cctx, u64 now)
 		change_queue(cpu, number, item, COOP_ABI_NEVER);
 		oversleep(item, cpu);
 	}
+	return 0;
 }
 
 /* May a release of @class go before a more urgent class on @cctx? Only class OTHER has a share that is guaranteed, and is charged for it. */
