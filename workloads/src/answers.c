@@ -4,10 +4,9 @@
  * compared with what should come out (cooperative polling, section 3.1). Each does what it is told: with best-effort work it runs until then,
  * without it sleeps until its timer.
  *
- *   answers [--seconds S] [--from-ns B] [--table PATH --row N] THREAD...
+ *   answers [--seconds S] THREAD...
  *   THREAD is group=G,period-us=P,step=V,cpu=C: of group G (0: alone); a timer at each multiple of P us (0: none); best-effort work that is V more
  *   important steps further after each call (0: none); on CPU C only. They begin one after the other, each when the one before is believed.
- *   With a table, a file, it notes what the threads of other processes have said, too: its own are there from row N on.
  *
  * It prints for each thread what coop_promise_error() says at the end, and of each call that began to count: [time before, time after, own release,
  * earliest release of the others on its CPU, told release, least user virtual time of the others of its group on its CPU, told one, promise].
@@ -18,7 +17,6 @@
 #include "common.h"
 
 #include <coop.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,8 +24,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define ROWS 256
 #define CALLS_KEPT 4000
@@ -38,7 +34,7 @@
 /* Nothing is noted of the time in which the first have ended. */
 #define LEAVE_NS (NS_PER_S / 10)
 
-static const char usage[] = "usage: answers [--seconds S] [--from-ns B] [--table PATH --row N] group=G,period-us=P,step=V,cpu=C...";
+static const char usage[] = "usage: answers [--seconds S] group=G,period-us=P,step=V,cpu=C...";
 
 /* What a thread has said last. */
 struct row {
@@ -61,10 +57,10 @@ struct thread {
 	pthread_t id;
 };
 
-static struct row *rows;
+static struct row rows[ROWS];
 static struct thread *threads;
-static size_t first_row, thread_count;
-static uint64_t seconds = 3, from_ns;
+static size_t thread_count;
+static uint64_t seconds = 3;
 static _Atomic uint64_t begin_ns = UINT64_MAX;
 
 static uint64_t end_ns(void)
@@ -181,49 +177,27 @@ static void read_thread(struct thread *thread, char *text)
 		die_usage("a thread needs a period or a step");
 }
 
-/* The rows, in memory that other processes see where there is a file for it. */
-static struct row *make_rows(const char *path)
-{
-	const size_t bytes = ROWS * sizeof(struct row);
-	const int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
-	void *memory;
-
-	if (path && (fd < 0 || ftruncate(fd, (off_t)bytes)))
-		die_errno("cannot use %s", path);
-	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, path ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS, fd, 0);
-	if (memory == MAP_FAILED)
-		die_errno("no memory for what is said");
-	return memory;
-}
-
 static void read_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{ "seconds", required_argument, NULL, 's' }, { "from-ns", required_argument, NULL, 'b' },
-		{ "table", required_argument, NULL, 't' },   { "row", required_argument, NULL, 'r' },
-		{ 0 },
+		{ "seconds", required_argument, NULL, 's' }, { 0 },
 	};
-	const char *path = NULL;
 	int name;
 
 	while ((name = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		switch (name) {
 		case 's': seconds = parse_number("--seconds", optarg, 1, 3600); break;
-		case 'b': from_ns = parse_number("--from-ns", optarg, 0, UINT64_MAX); break;
-		case 't': path = optarg; break;
-		case 'r': first_row = parse_number("--row", optarg, 0, ROWS - 1); break;
 		default: die_usage("%s", usage);
 		}
 	}
 	thread_count = (size_t)(argc - optind);
-	if (!thread_count || first_row + thread_count > ROWS)
+	if (!thread_count || thread_count > ROWS)
 		die_usage("%s", usage);
 	threads = calloc(thread_count, sizeof(*threads));
 	if (!threads)
 		die_errno("no memory for %zu threads", thread_count);
-	rows = make_rows(path);
 	for (size_t i = 0; i < thread_count; i++) {
-		threads[i].row = first_row + i;
+		threads[i].row = i;
 		read_thread(&threads[i], argv[optind + (int)i]);
 	}
 }
@@ -247,7 +221,7 @@ int main(int argc, char **argv)
 		while (!threads[i].is_there)
 			sleep_until_ns(now_ns() + NS_PER_MS);
 	}
-	atomic_store(&begin_ns, from_ns > now_ns() ? from_ns : now_ns());
+	atomic_store(&begin_ns, now_ns());
 	for (size_t i = 0; i < thread_count; i++)
 		pthread_join(threads[i].id, NULL);
 	fputs("{\"threads\": [", stdout);

@@ -50,13 +50,12 @@ static void report(void)
 
 static void execute_anew(void)
 {
-	char period[24], part[24], end[24];
+	char period[24], end[24];
 
 	report();
 	snprintf(period, sizeof(period), "%" PRIu64, (uint64_t)(life.period_ns / NS_PER_US));
 	snprintf(end, sizeof(end), "%" PRIu64, life.end_ns);
-	snprintf(part, sizeof(part), "0");
-	execl("/proc/self/exe", "offspring", "go-on", period, part, end, (char *)NULL);
+	execl("/proc/self/exe", "offspring", "go-on", period, "0", end, (char *)NULL);
 	die_errno("cannot execute itself");
 }
 
