@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on, rare
-from tests.playing import JAIN, KEPT, OTHERS, a_player
+from tests.playing import GROUPS, JAIN, KEPT, LATE_WORST_MS, OTHERS, UNTIL_KEPT_S, a_player
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
 PLAYERS = 8
-#: The bounds of the paper's successor, in ms: an event of 0.1 ms is not interrupted, and the timers of several may come due at once.
+#: The bound of the paper's successor, in ms, beside LATE_WORST_MS.
 LATE_P99_MS = 0.5
-LATE_WORST_MS = 1.0
 #: Beside a worker of the kernel's: the scheduler's part of it at its worst.
 WORKER_WORST_MS = 0.5
 #: Of the timers due, those of one that is demoted at one in 75, that and the next may not be: 0.98. Where a tenth of the slack demoted it on probation, 0.90.
@@ -24,8 +23,6 @@ BELIEVED = 0.95
 PROMPT = 0.5
 #: Promise 5.
 WAIT_S = 1.0
-#: Until a program has its page: the daemon is one of the first of class OTHER, and to enter a page the kernel waits for all CPUs.
-UNTIL_KEPT_S = 3.0
 #: Until the scheduler is loaded beside one that takes half of the CPU, 23.4 s, and a fifth for its next growth.
 LOADED_BESIDE_S = 28
 #: So long plays who outlives the daemon, and has eight seconds of the promise at least.
@@ -217,10 +214,6 @@ def test_guests_that_end_without_a_word_leave_room_for_others(guest: Guest) -> N
     assert jain([one["events"], other["events"]]) >= JAIN
     _assert_timely(one)
     _assert_timely(other)
-
-
-#: As many as a user may have.
-GROUPS = 32
 
 
 def _cooperative_processes(guest: Guest) -> int:

@@ -6,15 +6,11 @@ import json
 import pytest
 
 from tests.guests import LIMELIGHT, Guest
-from tests.playing import KEPT, OTHERS, a_player
+from tests.playing import KEPT, LATE_WORST_MS, OTHERS, UNTIL_KEPT_S, a_player
 
 MACHINES = [LIMELIGHT]
 #: -ECHILD: what is copied from the parent says so in a child (coop(7)).
 ECHILD = -10
-#: An event of 0.1 ms is not interrupted, and the timers of several come due at once (tests/test_coop.py).
-LATE_WORST_MS = 1.0
-#: Until a program has its page (tests/test_coop.py).
-UNTIL_KEPT_S = 3.0
 #: It parts in the middle of the time in which the players beside it count: they begin 5 s after the load.
 PART_S, SECONDS, PLAY_S = 10, 20, 9
 #: No period of the others is a multiple of it.

@@ -6,11 +6,12 @@ import json
 import pytest
 
 from tests.guests import LIMELIGHT, Guest
+from tests.playing import GROUPS
 from tests.test_coop_answers import KEPT, NEVER, RIGHT, Call
 
 MACHINES = [LIMELIGHT]
-#: As many as a user may have.
-GROUPS, THREADS = 32, 256
+#: Cooperative threads that a user may have.
+THREADS = 256
 #: -ENODATA.
 ENODATA = -61
 #: COOP_PROMISE_NONE.
