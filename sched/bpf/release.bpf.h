@@ -49,9 +49,20 @@ u32 reserved_items[LL_MAX_RESERVATIONS];
 /* The first of timed queue @number of @cpu is @key. */
 static void set_first(u32 cpu, u32 number, u64 key)
 {
-	if (number < NR_TIMED_QUEUES)
-		cpu_ctx_of(cpu)->first_release[number] = key;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (number >= NR_TIMED_QUEUES)
+		return;
+	/* The key first: whoever does not hold the lock may see an empty queue as filled, and not the other way round. */
+	WRITE_ONCE(cctx->first_release[number], key);
+	if (key != COOP_ABI_NEVER)
+		WRITE_ONCE(cctx->filled_queues, cctx->filled_queues | 1U << number);
+	else
+		WRITE_ONCE(cctx->filled_queues, cctx->filled_queues & ~(1U << number));
 }
+
+/* The bits of the queues of @state in cpu_ctx.filled_queues. */
+#define RELEASE_QUEUES_OF(state) (((1U << LL_NR_CLASSES) - 1) << (state) * LL_NR_CLASSES)
 
 static u64 first_of_queue(const struct cpu_ctx *cctx, u32 state, u32 class)
 {
@@ -63,6 +74,9 @@ static u64 first_of_classes(const struct cpu_ctx *cctx, u32 state, u32 class)
 {
 	u64 first = COOP_ABI_NEVER;
 
+	/* Most often, and a call of coop_poll asks for it eight times. */
+	if (!(cctx->filled_queues & RELEASE_QUEUES_OF(state)))
+		return first;
 	if (class >= LL_CLASS_HUCIN)
 		first = first_of_queue(cctx, state, LL_CLASS_HUCIN);
 	if (class >= LL_CLASS_HUCOUT)

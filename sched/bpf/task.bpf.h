@@ -180,6 +180,7 @@ struct cpu_ctx {
 	u32 runs_due;		/* the running task is cooperative, and was due when it began or went on */
 	u32 runs_uid;		/* and its user */
 	u64 first_release[TIMED_QUEUES_ROOM];	/* the first of each timed queue; COOP_ABI_NEVER where that is empty */
+	u32 filled_queues;	/* a bit for each timed queue, where that is not empty */
 	u32 coop_homes;	/* cooperative threads that stay on this CPU */
 	u32 coop_threads;	/* and those of them that are in play: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
