@@ -2,15 +2,13 @@
 """`./demo`: a film, and an editor in a terminal, beside ten bursty processes, under the kernel's own scheduler and under limelight.
 
 The measuring is that of the experiments `huc-fig7` and `key-to-screen`, at a few points of one load. Each scheduler has one machine,
-booted by a process of its own: two cores run both at once.
+booted by a process of its own (`--only`): two cores run both at once, and the first begins while limelight is built.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +34,7 @@ SCENE = commands.ROOT / "experiments" / "guest" / "scene.py"
 #: Of what the experiments need, what these points do: each film costs half a minute to make.
 ASSETS = ("film-small.avi",)
 #: What is measured, and where it is told in the table: (experiment, settings).
-FILM = ("huc-fig7", ["film=small", f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=5"])
+FILM = ("huc-fig7", ["film=small", f"load={LOAD}", f"count={','.join(map(str, COUNTS))}", "seconds=4"])
 KEYS = ("key-to-screen", ["editor=vim", f"load={LOAD}", f"count=0,{BESIDE}", "keys=40"])
 #: The columns of the table: (experiment, metric, heading, format).
 TABLE = (
@@ -49,7 +47,7 @@ TABLE = (
 
 #: What the figures are, under the table: nobody should have to guess.
 NOTES = """\
-frames lost        of 25 due a second for 5 s, those that the X server did not see drawn
+frames lost        of 25 due a second for 4 s, those that the X server did not see drawn
 dispatch latency   from wake-up to running, all threads of the player, by the kernel's trace points; a thread that waits for another of
                    the same player counts too, so this is not 0 where nothing else runs
 key to screen      from a key in the X server to the first change of vim's window, 40 keys: the 99th percentile is the slowest one
@@ -120,24 +118,6 @@ def picture(out: Path) -> Path:
     return path
 
 
-def both(out: Path) -> None:
-    """Measures under both schedulers, at once where there are two cores; LabError when one of them fails."""
-    # What both need is made once, before.
-    for name, settings in (FILM, KEYS):
-        plan_of(name, settings, "eevdf", cache.say)
-    words = [sys.executable, "-m", "vmlab.demo", "--out", str(out), "--only"]
-    together = len(os.sched_getaffinity(0)) > 1
-    running = {}
-    for sched in SCHEDULERS:
-        running[sched] = subprocess.Popen([*words, sched])
-        if not together:
-            running[sched].wait()
-    statuses = {sched: program.wait() for sched, program in running.items()}
-    for sched, status in statuses.items():
-        if status:
-            raise LabError(f"nothing could be measured under {SCHEDULERS[sched]}", "its message is above", "run ./demo again; what was built is kept")
-
-
 def _prefixed(sched: str) -> Callable[[str], None]:
     began = time.monotonic()
 
@@ -147,29 +127,33 @@ def _prefixed(sched: str) -> Callable[[str], None]:
     return say
 
 
+def show(out: Path) -> None:
+    """Prints the table and where the pictures are, which it makes."""
+    measured = {name: rows_of(out, name) for name, _ in (FILM, KEYS)}
+    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(measured)}\n\n{NOTES}\n")
+    print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
+    for sched, name in SCHEDULERS.items():
+        print(f"the desktop under {name}:  {out / f'desktop-{sched}.png'}")
+
+
 def main() -> int:
     """The demonstration; the status says whether it could be given."""
     parser = argparse.ArgumentParser(prog="demo")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", choices=SCHEDULERS)
+    parser.add_argument("--only", choices=SCHEDULERS, help="measure under this scheduler; without it, show what was measured under both")
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     try:
         if arguments.only:
             measure(arguments.only, out, _prefixed(arguments.only))
-            return 0
-        both(out)
+        else:
+            show(out)
     except LabError as error:
         print(f"demo: {error}", file=sys.stderr)
         return error.status
     except KeyboardInterrupt:
         return 130
-    measured = {name: rows_of(out, name) for name, _ in (FILM, KEYS)}
-    print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(measured)}\n\n{NOTES}\n")
-    print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
-    for sched, name in SCHEDULERS.items():
-        print(f"the desktop under {name}:  {out / f'desktop-{sched}.png'}")
     return 0
 
 
