@@ -429,6 +429,7 @@ class XServer:
         self.program = subprocess.Popen(
             [*before, "Xvfb", self.NAME, "-screen", "0", "640x480x24", "-nolisten", "tcp", "-ac", "-noreset"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "LD_LIBRARY_PATH": str(assets)},
+            preexec_fn=class_of_players(),
         )
         socket = Path(f"/tmp/.X11-unix/X{self.NAME[1:]}")
         desk.wait_until(lambda: socket.exists() or self.program.poll() is not None, "the X server's socket")
@@ -446,7 +447,7 @@ class XServer:
 def _showing(server: XServer, pictures: int, seed: int) -> Iterator[dict]:
     """Has the server show pictures, and gives what came of it; the program that did so ends with the block."""
     words = ["syncshow", server.NAME, str(pictures), str(seed)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=class_of_players()) as program:
         assert program.stdout
         said_last = program.stdout.readline()
         if not said_last:
