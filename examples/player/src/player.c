@@ -6,7 +6,6 @@
 #include <coop.h>
 #include <getopt.h>
 #include <libavutil/log.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +13,8 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "memory.h"
 #include "play.h"
-
-/* Films' frames are smaller, and glibc takes no more for its threshold. */
-#define KEPT_BYTES (32 << 20)
 
 const char program_name[] = "player";
 
@@ -90,16 +87,6 @@ static void on_signal(struct coop *coop, struct coop_event *event)
 	play_stop(event->user);
 }
 
-/*
- * Frames come and go all the time. What is given back to the kernel has to be had from there again, page by page, and for each the kernel
- * takes a lock of the process's memory that its own workers hold now and then, for as long as they do not run.
- */
-static void keep_memory(void)
-{
-	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
-	(void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-}
-
 int main(int argc, char **argv)
 {
 	struct coop_event end = { .type = COOP_DESCRIPTOR, .events = POLLIN, .callback = on_signal };
@@ -109,7 +96,7 @@ int main(int argc, char **argv)
 	int error;
 
 	read_options(argc, argv);
-	keep_memory();
+	memory_prepare();
 	/* What is damaged is counted: a line of text for each would be written by an event. */
 	av_log_set_level(AV_LOG_QUIET);
 	error = coop_new(&coop);

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -215,6 +217,30 @@ def test_an_x_server_that_goes_ends_the_film() -> None:
     assert one.status == 1
     assert "X server closed the connection" in one.said
     assert one.figures["frames_due"] < 25 * FILMS_S
+
+
+def code_in_memory(pid: int, library: str) -> tuple[int, int]:
+    """How many kB of a library's code a process has, and how many it has mapped."""
+    maps = Path(f"/proc/{pid}/smaps").read_text().split("VmFlags")
+    (code,) = (one for one in maps if library in one and " r-xp " in one)
+    return tuple(int(re.search(rf"^{what}: +(\d+) kB", code, re.MULTILINE)[1]) for what in ("Rss", "Size"))
+
+
+def test_neither_the_disk_nor_huge_pages_make_a_player_wait() -> None:
+    """Before its film it has all of the decoder's code in memory, of which it needs some only in some seconds, and is none that khugepaged may work
+    for: each made timers late that limelight had kept."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        player = start_player("--server", f"127.0.0.1:{silent.getsockname()[1]}", "calm.mkv", "--display", "none")
+        # It asks for its film when it is prepared.
+        silent.settimeout(PATIENCE_S)
+        connection, _ = silent.accept()
+        have, mapped = code_in_memory(player.pid, "libavcodec")
+        status = Path(f"/proc/{player.pid}/status").read_text()
+        player.kill()
+        player.communicate()
+        connection.close()
+    assert mapped > 1000 and have == mapped
+    assert "THP_enabled:\t0" in status
 
 
 def test_a_player_that_was_stopped_goes_on() -> None:
