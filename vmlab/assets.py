@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmlab import player
+from vmlab.cache import lock
 from vmlab.errors import LabError, UsageError
 from vmlab.machine import Options, boot
 
@@ -30,20 +31,25 @@ PLAYER_FILM_S = 20
 ENCODING = ("-c:v", "mpeg4", "-q:v", "4", "-threads", "1", "-bitexact", "-flags:v", "+bitexact")
 
 
-def _film(name: str, cache: Path, say: Callable[[str], None]) -> Path:
+def _film(name: str, home: Path, say: Callable[[str], None]) -> Path:
     recipe = " ".join([FILMS[name], *ENCODING])
-    kept = cache / "assets" / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}" / name
-    if kept.exists():
-        return kept
-    say(f"making {name} with the guest's ffmpeg (once)")
+    kept = home / "assets" / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}" / name
     kept.parent.mkdir(parents=True, exist_ok=True)
+    # Of two machines that begin at once for the first time, as ./demo's, one makes it.
+    with lock(kept.parent / "lock", name):
+        if not kept.exists():
+            _make_film(name, kept, say)
+    return kept
+
+
+def _make_film(name: str, kept: Path, say: Callable[[str], None]) -> None:
+    say(f"making {name} with the guest's ffmpeg (once)")
     with boot(Options(fast=True, cpus=2), say) as machine, tempfile.TemporaryDirectory(dir=kept.parent) as folder:
         command = ["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", FILMS[name], *ENCODING, f"/root/out/{name}"]
         machine.check(["mkdir", "-p", "/root/out"])
         machine.check(command)
         machine.get("/root/out", folder)
         os.replace(Path(folder) / name, kept)
-    return kept
 
 
 def _player_films(root: Path, cache: Path, say: Callable[[str], None]) -> list[Path]:

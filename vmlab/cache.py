@@ -67,7 +67,7 @@ def item(name: str, inputs_key: str, build: Callable[[Path], None], needs_mb: in
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(home, error) from error
-    with _lock(home / f"{name}.lock", name), _explained(home):
+    with lock(home / f"{name}.lock", name), _explained(home):
         if finished.is_dir():
             return finished
         _require_space(home, needs_mb, name)
@@ -116,7 +116,8 @@ def _unwritable(where: Path, error: OSError) -> LabError:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, name: str) -> Iterator[None]:
+def lock(path: Path, name: str) -> Iterator[None]:
+    """Keeps two laboratories from building `name` at once: the other one waits."""
     with _explained(path.parent), path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

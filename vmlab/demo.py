@@ -130,6 +130,8 @@ def _prefixed(sched: str) -> Callable[[str], None]:
 def show(out: Path) -> None:
     """Prints the table and where the pictures are, which it makes."""
     measured = {name: rows_of(out, name) for name, _ in (FILM, KEYS)}
+    if not all(measured.values()):
+        raise LabError("there is nothing to show", f"{out} holds nothing that was measured", "./demo, which measures first")
     print(f"\nA film (mpv) and vim in xterm, one CPU, {LOAD} processes (3 ms of CPU, 1 ms of sleep):\n\n{table(measured)}\n\n{NOTES}\n")
     print(f"HuC's Figure 1 beside Figure 7:  {picture(out)}")
     for sched, name in SCHEDULERS.items():

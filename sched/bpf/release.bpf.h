@@ -53,7 +53,7 @@ static void set_first(u32 cpu, u32 number, u64 key)
 
 	if (number >= NR_TIMED_QUEUES)
 		return;
-	/* The key first: whoever does not hold the lock may see an empty queue as filled, and not the other way round. */
+	/* The key first: who sees the bit without the lock sees the key, too. Until then the queue is empty for it, as it was a moment before. */
 	WRITE_ONCE(cctx->first_release[number], key);
 	if (key != COOP_ABI_NEVER)
 		WRITE_ONCE(cctx->filled_queues, cctx->filled_queues | 1U << number);
@@ -75,7 +75,7 @@ static u64 first_of_classes(const struct cpu_ctx *cctx, u32 state, u32 class)
 	u64 first = COOP_ABI_NEVER;
 
 	/* Most often, and a call of coop_poll asks for it eight times. */
-	if (!(cctx->filled_queues & RELEASE_QUEUES_OF(state)))
+	if (!(READ_ONCE(cctx->filled_queues) & RELEASE_QUEUES_OF(state)))
 		return first;
 	if (class >= LL_CLASS_HUCIN)
 		first = first_of_queue(cctx, state, LL_CLASS_HUCIN);

@@ -9,6 +9,7 @@
 #include <link.h>
 #include <malloc.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -39,7 +40,9 @@ static int read_in(struct dl_phdr_info *object, size_t size, void *data)
 
 	(void)size;
 	(void)data;
-	for (int i = 0; is_used(object->dlpi_name) && i < object->dlpi_phnum; i++) {
+	if (!is_used(object->dlpi_name))
+		return 0;
+	for (int i = 0; i < object->dlpi_phnum; i++) {
 		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
 		const uintptr_t first = (object->dlpi_addr + part->p_vaddr) & ~(page - 1);
 
@@ -59,6 +62,6 @@ void memory_prepare(void)
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	/* khugepaged holds that for ms, while it copies what the process has into a huge page. */
 	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* Code that is needed once in some seconds is on the disk until then: all players of a machine were 38 ms late for one page of it. */
+	/* Code that is needed once in some seconds is on the disk until then: all players of a machine were late at once, by up to 78 ms, for a page of it. */
 	(void)dl_iterate_phdr(read_in, NULL);
 }

@@ -233,12 +233,14 @@ def test_neither_the_disk_nor_huge_pages_make_a_player_wait() -> None:
         player = start_player("--server", f"127.0.0.1:{silent.getsockname()[1]}", "calm.mkv", "--display", "none")
         # It asks for its film when it is prepared.
         silent.settimeout(PATIENCE_S)
-        connection, _ = silent.accept()
-        have, mapped = code_in_memory(player.pid, "libavcodec")
-        status = Path(f"/proc/{player.pid}/status").read_text()
-        player.kill()
-        player.communicate()
-        connection.close()
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                have, mapped = code_in_memory(player.pid, "libavcodec")
+                status = Path(f"/proc/{player.pid}/status").read_text()
+        finally:
+            player.kill()
+            player.communicate()
     assert mapped > 1000 and have == mapped
     assert "THP_enabled:\t0" in status
 
