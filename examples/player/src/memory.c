@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * What a program with timers does that its own memory does not make it late. A page fault is a wait for something that is neither a timer nor a
- * descriptor: for the disk, or for a lock that the kernel's own workers hold for as long as they do not run. No scheduler can cut that short, and for
- * this one it is sleep elsewhere (section 3.2 of the paper), which its timer is not kept after.
+ * descriptor: for the disk, or for a lock that the kernel's own workers hold for as long as they do not run. No scheduler can cut that short. For
+ * this one it is sleep elsewhere (section 3.2 of the paper), after which a timer is not kept.
  *
- * What it is bad at: where the machine is out of memory the kernel may take the code away again. Who may lock some MB of memory has mlock2() for that.
+ * What it is bad at: where the machine is out of memory the kernel may take the code away again. Who may lock some MB of memory has mlock2() for it.
  */
 #include <link.h>
 #include <malloc.h>
@@ -62,6 +62,6 @@ void memory_prepare(void)
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	/* khugepaged holds that for ms, while it copies what the process has into a huge page. */
 	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* Code that is needed once in some seconds is on the disk until then: all players of a machine were late at once, by up to 78 ms, for a page of it. */
+	/* Code needed once in some seconds is on the disk until then: for a page of it all players of a machine were late, by up to 78 ms. */
 	(void)dl_iterate_phdr(read_in, NULL);
 }
