@@ -52,6 +52,11 @@ static int read_in(struct dl_phdr_info *object, size_t size, void *data)
 	return 0;
 }
 
+void memory_without_huge_pages(void)
+{
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+}
+
 void memory_prepare(void)
 {
 	/*
@@ -60,8 +65,7 @@ void memory_prepare(void)
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	/* khugepaged holds that for ms, while it copies what the process has into a huge page. */
-	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	memory_without_huge_pages();
 	/* Code needed once in some seconds is on the disk until then: for a page of it all players of a machine were late, by up to 78 ms. */
 	(void)dl_iterate_phdr(read_in, NULL);
 }

@@ -20,6 +20,7 @@
 
 #include "common.h"
 #include "film.h"
+#include "memory.h"
 
 const char program_name[] = "streamer";
 
@@ -460,6 +461,7 @@ int main(int argc, char **argv)
 	struct coop *coop;
 	int error;
 
+	memory_without_huge_pages();
 	read_options(argc, argv);
 	for (int i = 0; i < option.film_count; i++)
 		film_check(option.films[i]);

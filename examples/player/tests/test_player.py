@@ -228,7 +228,9 @@ def code_in_memory(pid: int, library: str) -> tuple[int, int]:
 
 def test_neither_the_disk_nor_huge_pages_make_a_player_wait() -> None:
     """Before its film it has all of the decoder's code in memory, of which it needs some only in some seconds, and is none that khugepaged may work
-    for: each made timers late that limelight had kept."""
+    for: each made timers late that limelight had kept. Nor is the streamer, which has the same libraries mapped."""
+    with streamer(film("calm")) as (_, process):
+        assert "THP_enabled:\t0" in Path(f"/proc/{process.pid}/status").read_text()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         player = start_player("--server", f"127.0.0.1:{silent.getsockname()[1]}", "calm.mkv", "--display", "none")
         # It asks for its film when it is prepared.
