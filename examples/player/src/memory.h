@@ -4,7 +4,7 @@
 
 /*
  * khugepaged holds the lock of a process's memory for ms, while it copies that into a huge page. And a library's pages it takes away from all who
- * have them mapped, for tens of ms on a busy machine: so it must not work for any program of these.
+ * have them mapped, likely for tens of ms on a busy machine: so it must not work for any program of these.
  */
 void memory_without_huge_pages(void);
 
