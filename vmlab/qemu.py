@@ -290,4 +290,6 @@ def start(options: Options, parts: Parts, disk: Path, directory: Path, state: Pa
     env = {**os.environ, "TMPDIR": str(directory)}
     stdin = None if options.tty else subprocess.DEVNULL
     stdout = None if options.tty else log
-    return Process(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=env, start_new_session=not options.tty), directory, kept)
+    # A Ctrl-C is for this program, not for its machine. Yet of one session: by sessions the kernel makes its autogroups, across which no `nice` counts.
+    group = -1 if options.tty else 0
+    return Process(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=env, process_group=group), directory, kept)
