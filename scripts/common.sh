@@ -106,19 +106,34 @@ find_clang() {
 	export BPF_CLANG
 }
 
-# begin_lab LOG: fetches and unpacks the parts of the laboratory while something else goes on. What it says is for LOG: whoever needs a part that
-# is not there fetches it again, and says why that fails. It ends with this program.
-begin_lab() {
-	"$top/lab" setup --fetch </dev/null >"$1" 2>&1 &
-	lab_fetch=$!
-	trap 'kill "$lab_fetch" 2>/dev/null || true' EXIT
+# What goes on while something else does, by its number. It ends with this program.
+declare -A begun=()
+
+# begin COMMAND...: runs a program, whose number is $! then, while something else goes on.
+begin() {
+	"$@" </dev/null &
+	begun[$!]=yes
+	trap 'kill "${!begun[@]}" 2>/dev/null || true' EXIT
 }
 
-# Waits for what begin_lab has begun, if anything. From then on its number may be another process's, an hour later, and is nobody's to kill.
+# await NUMBER: waits for what was begun; returns its status. From then on the number may be another process's, an hour later, and is nobody's to kill.
+await() {
+	local status=0
+	wait "$1" || status=$?
+	unset "begun[$1]"
+	return $status
+}
+
+# begin_lab LOG: fetches and unpacks the parts of the laboratory while something else goes on. What it says is for LOG: whoever needs a part that
+# is not there fetches it again, and says why that fails.
+begin_lab() {
+	begin "$top/lab" setup --fetch >"$1" 2>&1
+	lab_fetch=$!
+}
+
+# Waits for what begin_lab has begun, if anything.
 await_lab() {
-	[ -n "${lab_fetch:-}" ] || return 0
-	wait "$lab_fetch" || true
-	trap - EXIT
+	[ -z "${lab_fetch:-}" ] || await "$lab_fetch" || true
 	lab_fetch=
 }
 

@@ -55,7 +55,8 @@ WAYS = {
 }
 
 
-@on(LIMELIGHT, elsewhere=[replace(LIMELIGHT, **OLDER)])
+@pytest.mark.everywhere
+@on(LIMELIGHT, replace(LIMELIGHT, **OLDER))
 def test_an_entry_may_be_for_who_is_executed_by_an_interactive_process_alone(guest: Guest) -> None:
     """With flag P a program has its reservation where an interactive process, or its child or grandchild within 10 ms of CPU, executes it, and where
     anybody else does none; without it all of them have. The flag takes effect on who runs already when it comes and goes, and a new daemon finds the same."""

@@ -91,7 +91,8 @@ def _wait_for_grace_periods(guest: Guest, times: int) -> tuple[list[float], int]
     return sorted(float(took_s) for took_s, _ in moves), sum(int(sleeps) > 0 for _, sleeps in moves)
 
 
-@on(DESKTOP, elsewhere=[replace(DESKTOP, **OLDER)])
+@pytest.mark.everywhere
+@on(DESKTOP, replace(DESKTOP, **OLDER))
 def test_a_grace_period_does_not_wait_until_its_readers_are_rescued(guest: Guest) -> None:
     """Of ten processes that spin and ten pairs that wake each other some are preempted, by a client that draws every 5 ms, where they read what RCU
     protects: who waits for the end of a grace period does not wait for 0.6 s, after which each of them runs, whatever its turn."""

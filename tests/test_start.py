@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, OLDER, SCRIPTS, Guest, assert_unchanged, on
+from tests.guests import DESKTOP, FOUR, LIMELIGHT, LOAD_S, OLDER, SCRIPTS, Guest, assert_unchanged, on, rare
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
@@ -32,7 +32,7 @@ def test_takes_over_and_gives_back(guest: Guest) -> None:
     assert "policy unified" in guest.log()
 
 
-@pytest.mark.parametrize("policy", ["huc", "redline"])
+@pytest.mark.parametrize("policy", ["huc", rare("redline")])
 @on(Options())
 def test_the_papers_policies_start_too(guest: Guest, policy: str) -> None:
     """`--policy` with a paper's name takes charge and says that it is the one in force; only that which reserves has anything to say of specifications.
