@@ -22,9 +22,9 @@ def _watched(guest: Guest) -> None:
 
 
 def _explain(guest: Guest, name: str) -> str:
-    """What `limelight explain` says of the process, in words."""
+    """What `limelight explain` says of the process's class, in words: its first line."""
     (pid,) = guest.processes(name)
-    return guest.check(["limelight", "explain", str(pid)]).strip()
+    return guest.check(["limelight", "explain", str(pid)]).splitlines()[0]
 
 
 def test_one_key_finds_the_editor_in_the_terminal(guest: Guest) -> None:

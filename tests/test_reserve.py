@@ -254,6 +254,74 @@ def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> N
     assert {"reserved2": "admitted"} in states(end, end + 9)
 
 
+@pytest.mark.everywhere
+@on(replace(LIMELIGHT, **FOUR))
+def test_a_reservation_is_made_where_there_is_least_load_and_comes_back_there(guest: Guest) -> None:
+    """Four programs of 30 ms in 100 are each given a CPU of four. When they have ended, two that may run on the first alone want more than that has: one
+    is revoked, and as soon as it may run elsewhere it has its reservation there, within two windows; the other stays."""
+    pinned = [f"/usr/local/bin/pinned{n}:Iact:{50 + n}:100:R:-:-" for n in range(2)]
+    specify(guest, *(f"/usr/local/bin/reserved{n}:Iact:30:100:R:-:-" for n in range(4)), *pinned)
+    four = [guest.background(f"/usr/local/bin/reserved{n} 28000 100000 100") for n in range(4)]
+    guest.check("sleep 0.5")
+    assert sorted(held["cpu"] for held in listed(guest)) == [0, 1, 2, 3]
+    guest.check(f"kill {' '.join(map(str, four))}; sleep 4")
+    # They want all of it 18 s after they have begun; until then they use little, and S_load decays.
+    both = [guest.background(f"taskset -c 0 /usr/local/bin/pinned{n} 1000 100000 300 18 {49000 + 1000 * n}") for n in range(2)]
+
+    def places() -> dict[int, tuple[str, int]]:
+        return {held["pid"]: (held["state"], held["cpu"]) for held in listed(guest)}
+
+    guest.wait_for(lambda: places() == dict.fromkeys(both, ("admitted", 0)), "both are admitted", 16)
+    guest.wait_for(lambda: sorted(state for state, _ in places().values()) == ["admitted", "revoked"], "one is revoked", 24)
+    revoked, = (pid for pid, (state, _) in places().items() if state == "revoked")
+    guest.check(f"taskset -apc 0-3 {revoked}")
+    guest.wait_for(lambda: places()[revoked][0] == "admitted", "it has its reservation again", 8)
+    assert places()[revoked][1] != 0
+    stays, = (pid for pid in both if pid != revoked)
+    assert places()[stays] == ("admitted", 0)
+
+
+@on(DESKTOP)
+def test_who_serves_the_person_does_not_pay_for_an_overload(guest: Guest) -> None:
+    """A client that is typed into takes 10 ms of every 30, of 12 by its specification, which may be revoked. Two more, that were admitted while they did
+    nothing, want all of their 40 and 41 ms in 100 at once: in the 7 s that follow the client misses no period, and one of the two, of which each takes
+    as much as it does, loses its reservation."""
+    specify(guest, "/usr/local/bin/reserved:Iact:12:30:R:-:-", *(f"/usr/local/bin/greedy{n}:Iact:{40 + n}:100:R:-:-" for n in range(2)))
+    write(guest, "/usr/bin/Xvfb:Iact:3:30:-:-:-", *guest.check(f"cat {FOLDER}/a.tab").split())
+    guest.check("install -m 755 /usr/local/bin/xclient /usr/local/bin/reserved")
+    guest.run("limelight spec reload; timeout 1 sh -c 'while :; do :; done'")
+    client = guest.background("/usr/local/bin/reserved --title typed --work-us 500 --period-us 30000 --period-work-us 10000 --draw-px 100 --out /run/test/own",
+                              user="person")
+    greedy = [guest.background(f"/usr/local/bin/greedy{n} 95000 100000 200") for n in range(2)]
+    guest.check(f"sleep 0.3; kill -STOP {' '.join(map(str, greedy))}")
+
+    def states() -> dict[int, str]:
+        return {held["pid"]: held["state"] for held in listed(guest)}
+
+    # One is given back every four seconds, when S_load has decayed far enough.
+    guest.wait_for(lambda: [states().get(pid) for pid in (client, *greedy)] == ["admitted"] * 3, "all are admitted", 60)
+    # What each used is of the last four seconds.
+    guest.check("sleep 4")
+    guest.type("typed", 4)
+    guest.wait_for_class(client, "HUCIN")
+    before, = (held for held in listed(guest) if held["pid"] == client)
+    guest.check(f"kill -CONT {' '.join(map(str, greedy))}; person type --title typed --count 56 --out /run/test/keys", timeout_s=300)
+    after, = (held for held in listed(guest) if held["pid"] == client)
+    held = states()
+    guest.check(f"kill {client}; until [ -s /run/test/own ]; do sleep 0.1; done")
+    late = sorted(json.loads(guest.check("cat /run/test/own"))["lateness_ns"])
+    keys = json.loads(guest.check("cat /run/test/keys"))
+    print(before, after, held, len(late), late[-5:], sorted(keys["latency_ns"])[-5:])
+    assert held[client] == "admitted"
+    assert sorted(held[pid] for pid in greedy) == ["admitted", "revoked"]
+    assert after["missed"] == before["missed"]
+    # Begun so late its 10 ms of work, and the 0.5 of a key, are done before the period's end.
+    assert late[-1] <= 19.5e6
+    # A key that comes when its work begins waits for it, and the X server draws then.
+    assert keys["lost"] == 0
+    assert max(keys["latency_ns"]) <= 30e6
+
+
 def test_a_reload_changes_what_is_held(guest: Guest) -> None:
     """Lines that change, go, come back and are wrong take effect on who runs already; a wrong one harms no other."""
     specify(guest, LINE)

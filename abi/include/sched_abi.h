@@ -164,7 +164,7 @@ struct ll_reservation {
 	u32 judged_load_ppm;	/* revoked: R_load of its CPU at that moment ... */
 	u32 judged_max_ppm;	/* ... was more than this, R_max, ... */
 	u32 judged_use_ppm;	/* ... and this much was what it had got on the reservation in the window */
-	u32 pad;
+	u32 serves;		/* whoever of it ran last was of class HUCIN or HUCOUT */
 };
 
 /* What reservations take of one CPU, in parts per million of it. Map `loads`, key: CPU. Writer: BPF, once a second. */

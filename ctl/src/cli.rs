@@ -116,7 +116,7 @@ pub enum SpecCommand {
     },
     /// Show who holds a reservation: what each asked for, got and used, and the load of each CPU.
     ///
-    /// The columns I, R, L and P are its flags: children inherit it, it may be revoked under overload, it is a way to log in, and it is only for who
+    /// The columns I, R, L and P are its flags: children inherit it, under overload it may be revoked, it is a way to log in, and it is only for who
     /// is executed by an interactive process.
     ///
     /// Root sees every process, others their own.

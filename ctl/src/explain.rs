@@ -11,10 +11,7 @@ use crate::table::printable;
 pub fn text(view: &Value) -> String {
     let who = format!("{} ({})", name(view, &view["pid"]), view["pid"]);
     let explanation = &view["explanation"];
-    let beside = match &view["reservation"] {
-        Value::Null => cooperation(&view["cooperative"]),
-        held => reserved(held) + &cooperation(&view["cooperative"]),
-    };
+    let beside = promise(view) + &cooperation(&view["cooperative"]);
     if let Some(ruled) = ruled(view) {
         return format!("{who}: {ruled}\n{beside}");
     }
@@ -68,7 +65,7 @@ fn ruled(view: &Value) -> Option<String> {
 /// Of a login, and what it started, that has no better class by its rating.
 fn login(view: &Value) -> Option<String> {
     let left_ms = view["login_left_ms"].as_u64()?;
-    if !view["explanation"].is_null() && view["explanation"]["class"] != "OTHER" {
+    if is_rated(view) {
         return None;
     }
     Some(match left_ms {
@@ -76,6 +73,22 @@ fn login(view: &Value) -> Option<String> {
             .to_owned(),
         _ => format!("HUCOUT: a login, or started by one, for {left_ms} ms of CPU more"),
     })
+}
+
+/// Which of the two serves it, a reservation or its rating alone.
+fn promise(view: &Value) -> String {
+    match &view["reservation"] {
+        Value::Null if is_rated(view) && ruled(view).is_none() => {
+            "  no reservation: its rating serves it, which goes before others and promises it no CPU time\n".to_owned()
+        }
+        Value::Null => String::new(),
+        held => reserved(held),
+    }
+}
+
+/// Whether it has a better class by its rating.
+fn is_rated(view: &Value) -> bool {
+    !view["explanation"].is_null() && view["explanation"]["class"] != "OTHER"
 }
 
 /// What it holds, and under which flags.
@@ -219,12 +232,14 @@ mod tests {
         let state = figure_5();
         assert_eq!(
             text(&view(&state, 300)),
-            "vim (300): HUCIN, 5 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim\n"
+            "vim (300): HUCIN, 5 s left: keyboard/pointer :0 -> Xorg -> xterm -> vim\n\
+             \x20 no reservation: its rating serves it, which goes before others and promises it no CPU time\n"
         );
         assert_eq!(
             text(&view(&state, 100)),
             "Xorg (100): HUCIN, as long as its display is there, a hub (display server): ratings do not travel through it: \
-             keyboard/pointer :0 -> Xorg\n"
+             keyboard/pointer :0 -> Xorg\n\
+             \x20 no reservation: its rating serves it, which goes before others and promises it no CPU time\n"
         );
         assert!(text(&view(&state, 50)).contains("a hub (message bus)"));
     }
@@ -235,7 +250,11 @@ mod tests {
         let mut state = State::new(limelight_policy::Settings::default()).unwrap();
         step(&mut state, Event::Display { display: ":0".into(), server: Some(100.into()) }, 0);
         step(&mut state, Event::Output { pid: 200.into(), display: ":0".into(), changed_pct: 50.0 }, 0);
-        assert!(text(&view(&state, 200)).ends_with(": screen :0 <- Xorg <- xterm\n"), "{}", text(&view(&state, 200)));
+        assert!(
+            text(&view(&state, 200)).contains(": screen :0 <- Xorg <- xterm\n  no reservation: "),
+            "{}",
+            text(&view(&state, 200))
+        );
     }
 
     /// A rating given by the scheduler says how.
@@ -246,8 +265,8 @@ mod tests {
             |pid: u32, kind| Event::Given { pid: pid.into(), kind, from: 200.into(), in_milli: 9000, out_milli: 0 };
         step(&mut state, given(301, GivenKind::Lent), 0);
         step(&mut state, given(302, GivenKind::Inherited), 0);
-        assert!(text(&view(&state, 301)).ends_with("xterm -> cc (woken, and lent the rating at once)\n"));
-        assert!(text(&view(&state, 302)).ends_with("xterm -> cc (forked)\n"));
+        assert!(text(&view(&state, 301)).contains("xterm -> cc (woken, and lent the rating at once)\n"));
+        assert!(text(&view(&state, 302)).contains("xterm -> cc (forked)\n"));
     }
 
     /// A kernel thread is of class KTHREAD whatever the person does, and of class OTHER where it is nice; a worker makes way.
@@ -277,6 +296,7 @@ mod tests {
             text.starts_with("vim (300): SCHED_RR: the kernel runs it before all of limelight's classes"),
             "{text}"
         );
+        assert!(!text.contains("reservation"), "no rating serves it: {text}");
     }
 
     /// A login that nobody rates is no stranger; one that is rated is told by its rating.
@@ -316,11 +336,11 @@ mod tests {
             admitted.contains("a reservation of 5 ms in every 30 ms, on CPU 1, serves it before all classes"),
             "{admitted}"
         );
-        assert!(admitted.ends_with("\n  R: it may be taken back when there is too much load\n"), "{admitted}");
+        assert!(admitted.ends_with("\n  R: it may be taken back when there is too much load, and comes after others then, unless it serves the person\n"), "{admitted}");
         let revoked = of(999, LL_RESERVATION_REVOKED);
         assert!(revoked.starts_with("cc (999): OTHER: it neither"), "{revoked}");
         let why = "taken back 12 s ago: those of CPU 1 took 96.2 % of it, of which they may have 90.0 %, and of those that may be taken \
-                   back it used up most, 41.0 %;";
+                   back, which go by whom they serve and then by what they use up, it was the first, with 41.0 %;";
         assert!(revoked.contains(why), "{revoked}");
     }
 
@@ -332,7 +352,8 @@ mod tests {
         };
         let one = CooperativeProcess { registered: 1, good: 1, ..CooperativeProcess::default() };
         let kept = of(100, one.clone());
-        assert!(kept.ends_with(" -> Xorg\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"), "{kept}");
+        assert!(kept.contains(" -> Xorg\n  no reservation: "), "{kept}");
+        assert!(kept.ends_with("\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"), "{kept}");
         assert!(of(999, one.clone()).contains("\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"));
         let several = CooperativeProcess {
             registered: 6,

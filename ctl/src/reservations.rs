@@ -28,7 +28,10 @@ const RESERVATION: &[Column] = &[
 /// What each flag means, by its column.
 const FLAGS: &[(&str, &str)] = &[
     ("inheritable", "I: a child that executes nothing of its own specification asks for one like it"),
-    ("revocable", "R: it may be taken back when there is too much load"),
+    (
+        "revocable",
+        "R: it may be taken back when there is too much load, and comes after others then, unless it serves the person",
+    ),
     ("login", "L: a way to log in: where root runs it, it and what it starts are of class HUCOUT for a while"),
     (
         "interactive_parent",
@@ -82,7 +85,8 @@ pub fn sentence(held: &Value) -> String {
         ),
         Some("revoked") => format!(
             "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
-             those that may be taken back it used up most, {} %; it is given back when there is room",
+             those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; it is \
+             given back when there is room",
             held["since_s"],
             held["cpu"],
             tenths(&held["judged"]["load_pct"]),

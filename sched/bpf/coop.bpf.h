@@ -543,7 +543,7 @@ static bool makes_way_for_release(struct cpu_ctx *cctx, const struct task_ctx *t
 	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD || cctx->claim)
 		return false;
 	/* A reservation that can still have its budget in time makes way (deadline.bpf.h, rule 2). */
-	if (cctx->runs_deadline_ns && (s64)(cctx->runs_latest_ns - scx_bpf_now()) <= 0)
+	if (cctx->runs_rank && (s64)(cctx->runs_latest_ns - scx_bpf_now()) <= 0)
 		return false;
 	now = coop_now();
 	if (!is_due(tctx, now))

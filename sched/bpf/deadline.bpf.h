@@ -18,6 +18,13 @@
  *  4. Then the guaranteed share, and the classes, as everywhere; a task without budget goes by its class, and so does one on another CPU
  *     than its home.
  *
+ * More may be promised than there is, as who is admitted is so by what is used. Where all want theirs at once, by earliest deadline everybody
+ * misses some, until load control has taken one back, a window later. So those that may be revoked and are of class OTHER come after the rest
+ * while reservations take more than R_max, and each of them as soon as it takes more than it did where there is no room for that: what a task
+ * goes by is its rank. It is mostly one of them that is to lose its reservation (victim_of()), and who serves the person does not pay for them
+ * meanwhile. Where no more is promised than there is, all have theirs by earliest deadline, and nobody comes after. Under a policy without HuC
+ * all are of class OTHER, and only who may not be revoked is before the others.
+ *
  * What runs on a reservation is charged in its class, and does not move that's clock. It does not get further ahead of that than a slice
  * takes (after_turn()): beside 2,000 others it would not come back into its class for a minute.
  */
@@ -29,6 +36,66 @@ enum {
 	MAX_STALE_AT_ONCE = 8,
 	SEEK_AGAIN_NS = 50000,		/* where it is not found in its queue for good, that is 4 % of the CPU in the laboratory */
 };
+
+/* The deadlines of those that come after all others in an overload are later by this, an hour: a period is 10 s at most. */
+#define AFTER_OTHERS_NS (1ULL << 42)
+
+/* Is the task of @tctx, with @r, one that makes room in an overload? */
+static bool makes_room(const struct ll_reservation *r, const struct task_ctx *tctx)
+{
+	return r->flags & LL_SPEC_REVOCABLE && tctx->class == LL_CLASS_OTHER;
+}
+
+/* What @r took at least of its home in one of the last four seconds, in us. */
+static u32 least_use_us(const struct ll_reservation *r)
+{
+	u32 first = r->window_us[0] < r->window_us[1] ? r->window_us[0] : r->window_us[1];
+	u32 second = r->window_us[2] < r->window_us[3] ? r->window_us[2] : r->window_us[3];
+
+	return first < second ? first : second;
+}
+
+/*
+ * Does a task that makes room, with @number, come after the others that are entitled to its home? More is promised there than there is, and there
+ * is an overload, or one begins with it. Not static: so the verifier looks at it once.
+ */
+__weak bool comes_after_others(u32 number, u64 now)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct ll_reservation *r;
+	struct cpu_ctx *home;
+	u32 running_ppm;
+	s64 ran_ns;
+
+	if (!reservation)
+		return false;
+	r = &reservation->r;
+	home = cpu_ctx_of(r->home);
+	if (home->admitted_ppm <= LL_WHOLE_PPM)
+		return false;
+	ran_ns = home->reserved_ns - home->reserved_until_ns;
+	/* Another CPU's timer may have ended the second between the two looks. */
+	if (ran_ns < 0)
+		ran_ns = 0;
+	running_ppm = ll_running_ppm(ran_ns, now - home->load_at_ns);
+	if (ll_is_overloaded(&home->load, running_ppm, load_max_ppm))
+		return true;
+	/* Of one that was just admitted it is expected that it takes C in every T, and its first second is no whole one. */
+	if (load_seconds - r->since_s <= LL_LOAD_SAMPLES || !ll_surges(r->second_us, least_use_us(r), r->runtime_ns, r->period_ns))
+		return false;
+	/* Not R_hi: others that take more all of a sudden are not in the load yet. As for who comes back (reactivate()). */
+	return ll_lacks_room(&home->load, r->bandwidth_ppm, window_use_us(r) / LL_LOAD_SAMPLES, load_low_ppm);
+}
+
+/* What the task of @tctx, with @r, goes by among those that are entitled to its home: its deadline, but for who comes after the others. */
+static u64 rank_of(const struct ll_reservation *r, const struct task_ctx *tctx, u64 now)
+{
+	u64 later_ns = 0;
+
+	if (makes_room(r, tctx) && comes_after_others(tctx->reserve.number, now))
+		later_ns = AFTER_OTHERS_NS;
+	return r->deadline_ns + later_ns;
+}
 
 /* The reservation of @p's process, if it is admitted where @p may run; else NULL. */
 static struct ll_reservation *admitted_of(const struct task_struct *p, const struct task_ctx *tctx)
@@ -60,7 +127,7 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 	if (item >= LL_HEAP_ITEMS)
 		return;
 	queue = is_entitled(r, now) ? QUEUE_DEADLINES : QUEUE_STARTS;
-	key = queue == QUEUE_DEADLINES ? r->deadline_ns : r->start_ns;
+	key = queue == QUEUE_DEADLINES ? rank_of(r, tctx, now) : r->start_ns;
 	/* Before: a dispatch on its home may find it there, and change it, at once (look_again()). */
 	tctx->reserve.queue_cpu = r->home;
 	tctx->reserve.queue = queue;
@@ -68,12 +135,12 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 		tctx->reserve.queue = 0;
 }
 
-/* Does what runs on @cctx make way for one of @deadline? */
-static bool makes_way_for_deadline(const struct cpu_ctx *cctx, u64 deadline)
+/* Does what runs on @cctx make way for one of @rank? */
+static bool makes_way_for_rank(const struct cpu_ctx *cctx, u64 rank)
 {
 	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD)
 		return false;
-	return !cctx->runs_deadline_ns || deadline < cctx->runs_deadline_ns;
+	return !cctx->runs_rank || rank < cctx->runs_rank;
 }
 
 /* @tctx has come to wait for @home: have that look, at once or when its period starts. */
@@ -84,7 +151,7 @@ static void announce_deadline(const struct task_ctx *tctx, u64 now)
 	u64 start;
 
 	if (tctx->reserve.queue == QUEUE_DEADLINES) {
-		if (makes_way_for_deadline(cctx, cctx->first_release[QUEUE_DEADLINES]))
+		if (makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES]))
 			scx_bpf_kick_cpu(home, SCX_KICK_PREEMPT);
 		else if (cctx->class >= LL_NR_CLASSES)
 			scx_bpf_kick_cpu(home, SCX_KICK_IDLE);
@@ -189,7 +256,7 @@ static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 	return taken;
 }
 
-/* Take who is entitled to @cpu and has the earliest deadline, if that is before @than. */
+/* Take who is entitled to @cpu and is the first by rank, if that is before @than. */
 static bool take_deadline(s32 cpu, struct cpu_ctx *cctx, u64 than, u64 now)
 {
 	u32 i;
@@ -205,19 +272,22 @@ static bool take_deadline(s32 cpu, struct cpu_ctx *cctx, u64 than, u64 now)
 	return false;
 }
 
-/* The latest moment at which one that is entitled, with @r, can still begin and have its budget, with the slack of a cooperative thread before. */
-static u64 latest_start(const struct ll_reservation *r)
+/*
+ * The latest moment at which one of @rank, which is entitled by @r, can still begin and have its budget, with the slack of a cooperative thread
+ * before. Who comes after the others can wait for these, too.
+ */
+static u64 latest_start(const struct ll_reservation *r, u64 rank)
 {
-	return r->deadline_ns - r->budget_ns - coop_slack_ns;
+	return rank - r->budget_ns - coop_slack_ns;
 }
 
 /* Can the first reservation that waits for @cctx, or @own, the one that could go on, wait for a cooperative thread's release (rule 2)? */
-static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_reservation *own, u64 now)
+static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_reservation *own, u64 own_rank, u64 now)
 {
 	struct ll_reservation *r;
 	struct task_ctx *tctx;
 	struct task_struct *p;
-	u64 latest = own ? latest_start(own) : COOP_ABI_NEVER, its;
+	u64 latest = own ? latest_start(own, own_rank) : COOP_ABI_NEVER, its;
 
 	if (next_release(cpu, LL_CLASS_OTHER, false) > cctx->coop_now_ns)
 		return false;
@@ -225,7 +295,7 @@ static bool can_wait_for_release(s32 cpu, struct cpu_ctx *cctx, const struct ll_
 		p = task_of_item(first_item(cpu, QUEUE_DEADLINES), &tctx);
 		if (p) {
 			r = admitted_of(p, tctx);
-			its = r ? latest_start(r) : COOP_ABI_NEVER;
+			its = r ? latest_start(r, cctx->first_release[QUEUE_DEADLINES]) : COOP_ABI_NEVER;
 			latest = earlier(its, latest);
 			bpf_task_release(p);
 		}
@@ -243,19 +313,20 @@ static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tc
 	u64 start = cctx->reservations ? cctx->first_release[QUEUE_STARTS] : COOP_ABI_NEVER;
 	struct ll_reservation *r = admitted_of(p, tctx);
 
-	cctx->runs_deadline_ns = 0;
+	cctx->runs_rank = 0;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return slice_ns;
 	if (r && r->home == cpu) {
 		if (is_entitled(r, now)) {
-			cctx->runs_deadline_ns = r->deadline_ns;
-			cctx->runs_latest_ns = latest_start(r);
-			slice_ns = r->budget_ns;
+			cctx->runs_rank = rank_of(r, tctx, now);
+			cctx->runs_latest_ns = latest_start(r, cctx->runs_rank);
+			/* What it goes by is looked at again before it has taken much more than it did. */
+			slice_ns = makes_room(r, tctx) && cctx->admitted_ppm > LL_WHOLE_PPM && r->budget_ns > LL_SURGE_NS ? LL_SURGE_NS : r->budget_ns;
 		} else {
 			start = earlier(start, r->start_ns);
 		}
 	}
-	if (first != COOP_ABI_NEVER && (!cctx->runs_deadline_ns || first < cctx->runs_deadline_ns)) {
+	if (first != COOP_ABI_NEVER && (!cctx->runs_rank || first < cctx->runs_rank)) {
 		if (!runs_for_release(tctx, cctx) || (s64)(cctx->release_until_ns - now) <= 0)
 			return AT_ONCE_NS;
 		slice_ns = earlier(slice_ns, cctx->release_until_ns - now);
@@ -263,7 +334,7 @@ static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tc
 	if (start != COOP_ABI_NEVER)
 		slice_ns = earlier(slice_ns, (s64)(start - now) > 0 ? start - now : AT_ONCE_NS);
 	/* It was entitled when it was put behind another; a thread of its own process may have used up the budget since. */
-	if (r && !cctx->runs_deadline_ns && is_huc_class(tctx->class) && more_urgent_waits(cctx, tctx->class) && now >= cctx->no_huc_until_ns)
+	if (r && !cctx->runs_rank && is_huc_class(tctx->class) && more_urgent_waits(cctx, tctx->class) && now >= cctx->no_huc_until_ns)
 		return AT_ONCE_NS;
 	return slice_ns;
 }
@@ -279,8 +350,8 @@ static void charge_reserved(struct task_struct *p, struct task_ctx *tctx, struct
 	/* Another CPU's clock, where that changes it, may be a little behind this. */
 	if ((s64)ran_ns < 0)
 		ran_ns = 0;
-	charge_stint(tctx->reserve.number, cctx, ran_ns, now);
-	if (cctx->runs_deadline_ns && ll_vtime_before(ahead, tctx->vtime) && tctx->class < LL_NR_CLASSES)
+	charge_stint(tctx, cctx, ran_ns, now);
+	if (cctx->runs_rank && ll_vtime_before(ahead, tctx->vtime) && tctx->class < LL_NR_CLASSES)
 		tctx->vtime = ahead;
 	if (!tctx->reserve.window_ns)
 		return;
@@ -310,11 +381,11 @@ static struct ll_reservation *entitled_of(const struct task_struct *p, const str
  * Does @r's task, of an earlier deadline than the task that wakes it up, wait for that one to sleep, as wakers mostly do at once? To preempt it is
  * two switches more. It has its budget in time even so, and waits for HANDS_OVER_WAIT_NS at most.
  */
-static bool waits_for_waker(const struct ll_reservation *r, const struct cpu_ctx *cctx, u64 now)
+static bool waits_for_waker(const struct ll_reservation *r, u64 rank, const struct cpu_ctx *cctx, u64 now)
 {
-	if (r->home != bpf_get_smp_processor_id() || !bpf_in_task() || !cctx->runs_deadline_ns)
+	if (r->home != bpf_get_smp_processor_id() || !bpf_in_task() || !cctx->runs_rank)
 		return false;
-	return (s64)(latest_start(r) - now) > HANDS_OVER_WAIT_NS;
+	return (s64)(latest_start(r, rank) - now) > HANDS_OVER_WAIT_NS;
 }
 
 /*
@@ -322,17 +393,18 @@ static bool waits_for_waker(const struct ll_reservation *r, const struct cpu_ctx
  * which would cost as much again as the switch. Not where others are next already: which of them is the first is for a dispatch to say. To wait
  * behind the running task is for one that @stays: another CPU could not take it from there.
  */
-static bool is_next_by_deadline(const struct ll_reservation *r, bool stays, u64 now, u64 *enq_flags)
+static bool is_next_by_deadline(const struct ll_reservation *r, const struct task_ctx *tctx, bool stays, u64 now, u64 *enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(r->home);
+	u64 rank = rank_of(r, tctx, now);
 
-	if (cctx->coop_threads || cctx->first_release[QUEUE_DEADLINES] <= r->deadline_ns)
+	if (cctx->coop_threads || cctx->first_release[QUEUE_DEADLINES] <= rank)
 		return false;
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | (s32)r->home))
 		return false;
-	if (!makes_way_for_deadline(cctx, r->deadline_ns))
-		return stays && cctx->runs_deadline_ns;
-	if (!stays || !waits_for_waker(r, cctx, now))
+	if (!makes_way_for_rank(cctx, rank))
+		return stays && cctx->runs_rank;
+	if (!stays || !waits_for_waker(r, rank, cctx, now))
 		*enq_flags = SCX_ENQ_PREEMPT;
 	else
 		shorten_slice(r->home, cctx, HANDS_OVER_WAIT_NS, now);
@@ -349,7 +421,7 @@ static bool run_by_deadline(struct task_struct *p, struct task_ctx *tctx, const 
 		run_next(p, tctx, enq_flags, LL_STAT_wakeups_direct);
 		return true;
 	}
-	if (!is_next_by_deadline(r, nr_cpus == 1 || is_pinned(p, tctx), now, &how))
+	if (!is_next_by_deadline(r, tctx, nr_cpus == 1 || is_pinned(p, tctx), now, &how))
 		return false;
 	/* Whoever wakes up before it runs, for its class, is not to be put before it. */
 	if (how && !claim_cpu(cctx, tctx->class))
@@ -409,21 +481,24 @@ static void enqueue_reserved(const struct task_struct *p, struct task_ctx *tctx)
 enum first_deadline { NO_DEADLINE, DEADLINE_TAKEN, DEADLINE_GOES_ON };
 
 /*
- * Take who is entitled to @cpu and has the earliest deadline; or that is @prev, of @tctx, where that could go on. Neither where nobody is
+ * Take who is entitled to @cpu and is the first by rank; or that is @prev, of @tctx, where that could go on. Neither where nobody is
  * entitled, and where releases come first.
  */
 static enum first_deadline find_first_deadline(const struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	struct ll_reservation *own = tctx ? admitted_of(prev, tctx) : NULL;
+	u64 own_rank = COOP_ABI_NEVER;
 
 	start_periods(cpu, cctx, now);
 	if (own && (own->home != cpu || !is_entitled(own, now)))
 		own = NULL;
 	if (!own && cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER)
 		return NO_DEADLINE;
-	if (cctx->coop_threads && can_wait_for_release(cpu, cctx, own, now))
+	if (own && tctx)
+		own_rank = rank_of(own, tctx, now);
+	if (cctx->coop_threads && can_wait_for_release(cpu, cctx, own, own_rank, now))
 		return NO_DEADLINE;
-	if (take_deadline(cpu, cctx, own ? own->deadline_ns : COOP_ABI_NEVER, now))
+	if (take_deadline(cpu, cctx, own_rank, now))
 		return DEADLINE_TAKEN;
 	return own ? DEADLINE_GOES_ON : NO_DEADLINE;
 }

@@ -10,7 +10,11 @@
 #ifndef LIMELIGHT_LOAD_H
 #define LIMELIGHT_LOAD_H
 
-enum { LOAD_PERIOD_NS = 1000000000, MAX_REVOKED_AT_ONCE = 8 };
+enum {
+	LOAD_PERIOD_NS = 1000000000,
+	MAX_REVOKED_AT_ONCE = 8,
+	SPARED_US = 40000,	/* a hundredth of the window: whose reservation takes no more makes no overload */
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -28,11 +32,12 @@ struct {
 
 /*
  * Who of @cpu's loses its reservation: of those that used up a budget in the window the one that took most, else of all (section 6.1: it acts
- * least like an interactive task); 0 where all are invulnerable.
+ * least like an interactive task); 0 where all are invulnerable. Those that serve the person come after those that do not, but for who took
+ * next to nothing: a film that is watched takes as much as a program that nobody looks at, and the paper cannot tell the two apart.
  */
 static u32 victim_of(u32 cpu)
 {
-	u32 number, victim = 0, use, most = 0, exhausted, victim_exhausted = 0;
+	u32 number, victim = 0, use, most = 0, guilt, most_guilt = 0, exhausted;
 	struct reservation *reservation;
 
 	bpf_for(number, 1, reservations_end) {
@@ -43,10 +48,11 @@ static u32 victim_of(u32 cpu)
 			continue;
 		use = window_use_us(&reservation->r);
 		exhausted = reservation->r.exhausted & ((1 << LL_LOAD_SAMPLES) - 1);
-		if (exhausted ? !victim_exhausted || use >= most : !victim_exhausted && use >= most) {
+		guilt = (!reservation->r.serves && use > SPARED_US ? 2 : 0) + !!exhausted;
+		if (guilt > most_guilt || (guilt == most_guilt && use >= most)) {
 			victim = number;
 			most = use;
-			victim_exhausted = exhausted;
+			most_guilt = guilt;
 		}
 	}
 	return victim;
@@ -227,7 +233,7 @@ static void submit_waiting(const struct task_struct *p, struct task_ctx *tctx)
 	if (!tctx->reserve.queue)
 		return;
 	cctx = cpu_ctx_of(tctx->reserve.queue_cpu);
-	if (tctx->reserve.queue == QUEUE_STARTS || makes_way_for_deadline(cctx, cctx->first_release[QUEUE_DEADLINES]))
+	if (tctx->reserve.queue == QUEUE_STARTS || makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES]))
 		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_PREEMPT);
 	else
 		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_IDLE);

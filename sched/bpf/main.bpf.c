@@ -84,7 +84,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
 	pass_vtime(p, tctx, cctx, ran_ns, now);
-	account_share(cctx, cctx->runs_deadline_ns ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
+	account_share(cctx, cctx->runs_rank ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;
 	if (tctx->reserve.number)
@@ -301,7 +301,7 @@ static bool dispatch_release(struct task_struct *prev, struct task_ctx *tctx, s3
 	return works_for_others(prev) && give_way(cpu, cctx, 0);
 }
 
-/* Have the task run, or go on, that is entitled to @cpu and has the earliest deadline, if there is one; @tctx is of @prev, where that could go on. */
+/* Have the task run, or go on, that is entitled to @cpu and is the first by rank, if there is one; @tctx is of @prev, where that could go on. */
 static bool dispatch_deadline(struct task_struct *prev, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	enum first_deadline found = find_first_deadline(prev, tctx, cpu, cctx, now);
@@ -408,7 +408,7 @@ void BPF_STRUCT_OPS(ll_stopping, struct task_struct *p, bool runnable)
 	charge(p, tctx, cctx, now);
 	police_slice(tctx, cctx);
 	cctx->coop_until_ns = 0;
-	cctx->runs_deadline_ns = 0;
+	cctx->runs_rank = 0;
 	note_handover(tctx, cctx, !runnable, now);
 	if (runnable)
 		return;

@@ -131,19 +131,22 @@ out:
 	return 0;
 }
 
-/* @number's process has run for @ran_ns on @cctx: what that is of its reservation. */
-static void charge_stint(u32 number, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
+/* The task of @tctx has run for @ran_ns on @cctx: what that is of its reservation. */
+static void charge_stint(const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
 {
-	struct reservation *reservation = reservation_of(number);
+	struct reservation *reservation = reservation_of(tctx->reserve.number);
 	u32 how = 0;
 
 	if (!reservation)
 		return;
+	/* A child that is about to execute something says nothing of its parent, nor does a class that was lent for a lock. */
+	if (!tctx->reserve.window_ns && tctx->lock_class >= LL_NR_CLASSES)
+		reservation->r.serves = is_huc_class(tctx->class);
 	if (is_entitled(&reservation->r, now - ran_ns))
-		how = cctx->runs_deadline_ns ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
+		how = cctx->runs_rank ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
 	if (how & CHARGE_HOME)
 		__sync_fetch_and_add(&cctx->reserved_ns, ran_ns);
-	charge_reservation(number, ran_ns, now, how);
+	charge_reservation(tctx->reserve.number, ran_ns, now, how);
 }
 
 /*
@@ -160,7 +163,7 @@ static void charge_until_now(struct task_ctx *tctx)
 		since_ns = tctx->reserve.charged_at_ns;
 	tctx->reserve.charged_at_ns = now;
 	if (*(volatile u64 *)&tctx->charged_at_ns == was_ns && (s64)(now - since_ns) > 0)
-		charge_stint(tctx->reserve.number, cpu_ctx_of(bpf_get_smp_processor_id()), now - since_ns, now);
+		charge_stint(tctx, cpu_ctx_of(bpf_get_smp_processor_id()), now - since_ns, now);
 }
 
 /* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */

@@ -27,7 +27,7 @@ static __always_inline void advance_clock(const struct task_struct *p, const str
 {
 	u32 class = tctx->class;
 
-	if (class >= LL_NR_CLASSES || is_kthread(p) || tctx->rescued || cctx->runs_deadline_ns || runs_for_release(tctx, cctx))
+	if (class >= LL_NR_CLASSES || is_kthread(p) || tctx->rescued || cctx->runs_rank || runs_for_release(tctx, cctx))
 		return;
 	if (ll_vtime_before(class_vtime[class], tctx->vtime))
 		class_vtime[class] = tctx->vtime;
@@ -94,7 +94,7 @@ static __always_inline void occupy(struct task_struct *p, struct task_ctx *tctx,
 		slice = slice_of_kthread(p, tctx, cctx, now);
 	else
 		slice = tctx->class != LL_CLASS_OTHER && !tctx->rescued ? slice_of_huc(tctx, cctx, now) : slice_of_other(cctx, overtook, now);
-	cctx->runs_deadline_ns = 0;
+	cctx->runs_rank = 0;
 	if (cctx->reservations | tctx->reserve.number)
 		slice = slice_until_deadline(p, tctx, cpu, slice, now);
 	advance_clock(p, tctx, cctx);

@@ -184,7 +184,7 @@ struct cpu_ctx {
 	u32 coop_homes;	/* cooperative threads that stay on this CPU */
 	u32 coop_threads;	/* and those of them that are in play: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
-	u64 runs_deadline_ns;	/* the running task's deadline, where it runs on its reservation; else 0 */
+	u64 runs_rank;	/* the running task's rank (rank_of()), where it runs on its reservation; else 0 */
 	u64 runs_latest_ns;	/* and until when that could have waited for others' releases */
 	u64 release_until_ns;	/* until when releases go before the first reservation that waits */
 	u64 reserved_ns;	/* what has run here on reservations */

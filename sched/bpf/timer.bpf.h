@@ -430,7 +430,7 @@ static u64 rescue_from_all(u64 now, u32 *room)
  */
 static bool looks_later(const struct cpu_ctx *cctx)
 {
-	if ((cctx->runs_deadline_ns || cctx->claim) && put_off < MAX_PUT_OFF) {
+	if ((cctx->runs_rank || cctx->claim) && put_off < MAX_PUT_OFF) {
 		put_off++;
 		return true;
 	}

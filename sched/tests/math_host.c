@@ -304,6 +304,15 @@ static void loads(void)
 	CHECK(ll_still_expected(200000, 0, 0) == 200000 && ll_still_expected(200000, 1, 0) == 175000, "its part decays as S_load does");
 	CHECK(ll_running_ppm(100 * MS, 50 * MS) == 400000 && ll_running_ppm(100 * MS, 200 * MS) == 400000, "a second's beginning tells little");
 	CHECK(ll_running_ppm(300 * MS, 500 * MS) == 600000 && ll_running_ppm(0, 0) == 0, "and then what it is");
+	CHECK(ll_is_overloaded(&load, 900001, 900000) && !ll_is_overloaded(&load, 900000, 900000), "of the second that is under way");
+	ll_load_second(&load, 900001);
+	CHECK(ll_is_overloaded(&load, 0, 900000) && load.recent_ppm == 225000, "of the last one");
+	CHECK(!ll_surges(5000, 0, 40 * MS, 100 * MS) && ll_surges(5001, 0, 40 * MS, 100 * MS), "5 ms of one that used nothing");
+	CHECK(!ll_surges(3000, 0, 3 * MS, 30 * MS) && ll_surges(3001, 0, 3 * MS, 30 * MS), "a budget");
+	CHECK(!ll_surges(170000, 165000, 5 * MS, 30 * MS) && ll_surges(215000, 165000, 5 * MS, 30 * MS), "a period more in a second is none");
+	CHECK(!ll_surges(400000, 200000, 200 * MS, 1000 * MS) && !ll_surges(2000000, 0, 2000 * MS, 4000 * MS), "nor where a period is long");
+	CHECK(ll_lacks_room(&load, 575000, 0, 800000) && !ll_lacks_room(&load, 574000, 0, 800000), "beside what others use");
+	CHECK(!ll_lacks_room(&load, 574000, 300000, 800000) && !ll_lacks_room(&load, 799999, 225000, 800000), "its own use is not others'");
 	CHECK(ll_still_expected(200000, 1000, 0) == 0 && ll_still_expected(200000, 1000, 50000) == 50000, "to what it uses");
 }
 

@@ -146,8 +146,9 @@ impl Field {
                 ms(PERIOD_MOST)
             ),
             Field::Flags => {
-                "any of I (children inherit it), R (it may be revoked under overload), and, not the paper's, L (a way to \
-                 log in) and P (only for who is executed by an interactive process); '-' or nothing: none"
+                "any of I (children inherit it), R (under overload it comes after others, unless it serves the person, and \
+                 may be revoked), and, not the paper's, L (a way to log in) and P (only for who is executed by an interactive \
+                 process); '-' or nothing: none"
                     .to_owned()
             }
             Field::Inheritable => {

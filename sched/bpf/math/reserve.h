@@ -11,6 +11,8 @@ enum ll_load_consts {
 	LL_WHOLE_PPM = 1000000,
 	LL_LOAD_SAMPLES = 4,	/* samples of a second each: the observation window */
 	LL_FORGOTTEN_S = 32,	/* after so many seconds a seventieth of what was admitted is left in S_load: nothing */
+	LL_SURGE_NS = 5000000,	/* by so much a frame may be late (as was asked for beside Redline's Figure 5) */
+	LL_SURGE_PERIOD_NS = 200000000,	/* of a fifth of a second, so that one period more or less is no more than a quarter of what a second has */
 	LL_SECOND_TELLS_US = 250000,	/* before so much of a second is over it says as little as if so much were */
 };
 
@@ -153,6 +155,35 @@ static inline u32 ll_running_ppm(u64 ran_ns, u64 elapsed_ns)
 	if (of_us < LL_SECOND_TELLS_US)
 		of_us = LL_SECOND_TELLS_US;
 	return (u32)(ran_ns * (LL_WHOLE_PPM / 1000) / of_us);
+}
+
+/* Do reservations take more than R_max, @max_ppm, of a CPU: in the second that is under way (ll_running_ppm()), or in the last one? */
+static inline int ll_is_overloaded(const struct ll_load *load, u32 running_ppm, u32 max_ppm)
+{
+	return running_ppm > max_ppm || load->samples_ppm[(load->next - 1) & (LL_LOAD_SAMPLES - 1)] > max_ppm;
+}
+
+/*
+ * Does one of @runtime_ns in every @period_ns take more all of a sudden? In the second that is under way it used @second_us, in each of the last
+ * four at least @least_us: that, a quarter more, and LL_SURGE_NS are no surge, nor is a budget, where periods are so long that a second has one more
+ * or less, or where it is less than that.
+ */
+static inline int ll_surges(u32 second_us, u32 least_us, u64 runtime_ns, u64 period_ns)
+{
+	u64 slack_ns = period_ns >= LL_SURGE_PERIOD_NS || runtime_ns < LL_SURGE_NS ? runtime_ns : LL_SURGE_NS;
+
+	return second_us > least_us + least_us / 4 + slack_ns / 1000;
+}
+
+/*
+ * Would there be no room for one of @bandwidth_ppm under @most_ppm by what all use (R_load) but for the @use_ppm that it has used itself? Then it
+ * was admitted because it, or others, used little.
+ */
+static inline int ll_lacks_room(const struct ll_load *load, u32 bandwidth_ppm, u32 use_ppm, u32 most_ppm)
+{
+	u32 others_ppm = load->recent_ppm > use_ppm ? load->recent_ppm - use_ppm : 0;
+
+	return others_ppm + bandwidth_ppm >= most_ppm;
 }
 
 /* May one of @bandwidth_ppm more be admitted under the threshold R_hi, @high_ppm? */
