@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.guests import DESKTOP, LIMELIGHT, OLDER, Guest, on, rare
-from tests.reserving import install, listed, write
+from tests.reserving import FOLDER, install, listed, write
+from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 PACKAGING = Path(__file__).resolve().parent.parent / "packaging"
@@ -140,3 +141,44 @@ def test_with_the_shipped_set_a_build_asks_for_nothing_and_a_persons_shell_has_a
     assert guest.run("cat /run/test/make.log").stdout == ""
     # Those that were refused are tried again, one in four seconds.
     assert asked() - before <= 20, "of two thousand programs some have asked for one"
+
+
+UNITS = """[[spec]]
+unit = "batch@*.service"
+type = "interactive"
+runtime_ms = 2
+period_ms = 100
+revocable = false
+
+[[spec]]
+app = "org.example.Script"
+type = "interactive"
+runtime_ms = 3
+period_ms = 100
+revocable = true
+"""
+#: A script: what it executes has no specification.
+SCRIPT = "/usr/bin/python3 -c 'import time; time.sleep(1000)'"
+#: Where a user's services and applications are, as systemd names them.
+OF_USER = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service"
+
+
+@on(Options(init="systemd"))
+def test_a_unit_and_an_app_have_theirs_whatever_program_they_run(guest: Guest) -> None:
+    """A script in a unit of the system's and one in an application's scope of the person's have what their TOML entries say, without having been executed
+    since; one in a unit that the person named like the system's has not, as that entry cannot be revoked. Without the entries nobody has."""
+    guest.start_limelight()
+    guest.check(f"systemd-run --unit=batch@1.service {SCRIPT}")
+    app, forged = f"{OF_USER}/app.slice/app-flatpak-org.example.Script-77.scope", f"{OF_USER}/app.slice/batch@2.service"
+    pids = {}
+    for folder in (app, forged):
+        pids[folder] = guest.background(SCRIPT, user="person")
+        guest.check(f"mkdir -p '{folder}'; echo {pids[folder]} >'{folder}/cgroup.procs'")
+    service = int(guest.check("systemctl show -p MainPID --value batch@1.service"))
+    guest.check(f"mkdir -p {FOLDER}; cat >{FOLDER}/units.toml <<'X'\n{UNITS}X\nlimelight spec reload")
+    guest.wait_for(lambda: len(listed(guest)) >= 2, "both are found")
+    guest.check("sleep 4")
+    held = {one["pid"]: (one["runtime_ms"], one["revocable"], one["state"]) for one in listed(guest)}
+    assert held == {service: (2.0, False, "admitted"), pids[app]: (3.0, True, "admitted")}
+    guest.check(f"rm {FOLDER}/units.toml; limelight spec reload")
+    guest.wait_for(lambda: not [one for one in listed(guest) if one["state"] != "ended"], "nobody has any")
