@@ -182,6 +182,10 @@ fn name(view: &Value, pid: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a rated process that holds no reservation.
+    const ALONE: &str =
+        "  no reservation: its rating serves it, which goes before others and promises it no CPU time\n";
     use limelight_abi::sched::{LL_RESERVATION_ADMITTED, LL_RESERVATION_REVOKED, LL_SPEC_REVOCABLE, ll_reservation};
     use limelight_daemon::view::{CooperativeProcess, ExplainView, ReservationStatus};
     use limelight_policy::{Edge, Event, GivenKind, HubRole, State, step};
@@ -250,11 +254,8 @@ mod tests {
         let mut state = State::new(limelight_policy::Settings::default()).unwrap();
         step(&mut state, Event::Display { display: ":0".into(), server: Some(100.into()) }, 0);
         step(&mut state, Event::Output { pid: 200.into(), display: ":0".into(), changed_pct: 50.0 }, 0);
-        assert!(
-            text(&view(&state, 200)).contains(": screen :0 <- Xorg <- xterm\n  no reservation: "),
-            "{}",
-            text(&view(&state, 200))
-        );
+        let told = text(&view(&state, 200));
+        assert!(told.ends_with(&format!(": screen :0 <- Xorg <- xterm\n{ALONE}")), "{told}");
     }
 
     /// A rating given by the scheduler says how.
@@ -265,8 +266,9 @@ mod tests {
             |pid: u32, kind| Event::Given { pid: pid.into(), kind, from: 200.into(), in_milli: 9000, out_milli: 0 };
         step(&mut state, given(301, GivenKind::Lent), 0);
         step(&mut state, given(302, GivenKind::Inherited), 0);
-        assert!(text(&view(&state, 301)).contains("xterm -> cc (woken, and lent the rating at once)\n"));
-        assert!(text(&view(&state, 302)).contains("xterm -> cc (forked)\n"));
+        let how = |pid, how: &str| text(&view(&state, pid)).ends_with(&format!("xterm -> cc ({how})\n{ALONE}"));
+        assert!(how(301, "woken, and lent the rating at once"));
+        assert!(how(302, "forked"));
     }
 
     /// A kernel thread is of class KTHREAD whatever the person does, and of class OTHER where it is nice; a worker makes way.
@@ -336,7 +338,9 @@ mod tests {
             admitted.contains("a reservation of 5 ms in every 30 ms, on CPU 1, serves it before all classes"),
             "{admitted}"
         );
-        assert!(admitted.ends_with("\n  R: it may be taken back when there is too much load, and comes after others then, unless it serves the person\n"), "{admitted}");
+        let revocable = "\n  R: it may be taken back when there is too much load, and comes after others then, unless it \
+                         serves the person\n";
+        assert!(admitted.ends_with(revocable), "{admitted}");
         let revoked = of(999, LL_RESERVATION_REVOKED);
         assert!(revoked.starts_with("cc (999): OTHER: it neither"), "{revoked}");
         let why = "taken back 12 s ago: those of CPU 1 took 96.2 % of it, of which they may have 90.0 %, and of those that may be taken \
@@ -352,8 +356,8 @@ mod tests {
         };
         let one = CooperativeProcess { registered: 1, good: 1, ..CooperativeProcess::default() };
         let kept = of(100, one.clone());
-        assert!(kept.contains(" -> Xorg\n  no reservation: "), "{kept}");
-        assert!(kept.ends_with("\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"), "{kept}");
+        let beside = format!(" -> Xorg\n{ALONE}  cooperative (libcoop) with 1 thread: 1 in good standing\n");
+        assert!(kept.ends_with(&beside), "{kept}");
         assert!(of(999, one.clone()).contains("\n  cooperative (libcoop) with 1 thread: 1 in good standing\n"));
         let several = CooperativeProcess {
             registered: 6,

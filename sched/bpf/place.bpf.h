@@ -15,7 +15,7 @@ static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 {
 	u32 running = cctx->class;
 
-	/* Who runs on a reservation makes way for an earlier deadline only (deadline.bpf.h). */
+	/* Who runs on a reservation makes way for an earlier rank only (deadline.bpf.h). */
 	if (running >= LL_NR_CLASSES || cctx->claim || cctx->runs_rank)
 		return false;
 	if (running != class)
