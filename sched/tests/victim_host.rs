@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who loses a reservation in an overload: the rule is in the midst of the BPF program, as it looks at all reservations, and needs nothing of a kernel but
+//! these. Its functions are taken out of the program's source and compiled for the host, so that what is tried is what runs.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What the rule is made of: where it stands, and how it begins. It ends with a line that begins with a brace.
+const PARTS: &[(&str, &str)] = &[
+    ("load.bpf.h", "enum {\n\tLOAD_PERIOD_NS "),
+    ("reserve.bpf.h", "static u32 window_use_us("),
+    ("reserve.bpf.h", "static void count_period("),
+    ("load.bpf.h", "static u32 victim_of("),
+];
+
+fn part(folder: &Path, (name, begin): (&str, &str)) -> String {
+    let source = fs::read_to_string(folder.join(name)).unwrap();
+    let from = source.find(begin).unwrap_or_else(|| panic!("{name} has no {begin:?} any more"));
+    let part = &source[from..];
+    let end = part.find("\n}").unwrap() + 2;
+    // An enum has a semicolon there.
+    let end = end + part[end..].find('\n').unwrap() + 1;
+    part[..end].to_owned()
+}
+
+/// Every rule of `victim_host.c` holds: of those that may be revoked who used up a budget before the deadline comes before a larger one, and who serves the
+/// person last; who may not be revoked never does, however much it took.
+#[test]
+fn who_loses_its_reservation_is_who_the_rule_names() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let rule: String = PARTS.iter().map(|&one| part(&tests.join("../bpf"), one)).collect();
+    fs::write(folder.join("victim_rule.h"), rule).unwrap();
+    let program = folder.join("victim_host");
+    let compiled = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-O1", "-I"])
+        .arg(folder)
+        .arg("-o")
+        .arg(&program)
+        .arg(tests.join("victim_host.c"))
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let ran = Command::new(&program).output().unwrap();
+    assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+}

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reservations (Redline) that are taken back for an overload: whose, and what has to be there before it is given back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.guests import LIMELIGHT, Guest
+from tests.reserving import install, listed, specify, write
+
+MACHINES = [LIMELIGHT]
+#: What the process has that is paged out; and what is left free beside it, of 2 GB: less, and enough for everything else in the guest.
+PAGED_OUT_MB, LEFT_MB = 256, 160
+#: One is given back in each of these (section 6.1), in passes of the daemon's of a second.
+WINDOW_S = 4
+#: Until a program wants more than at first.
+LATER_S = 12
+#: All the memory but LEFT_MB is somebody else's: huge pages that nobody can have paged out.
+TAKE_MEMORY = f"""
+free_kb=$(sed -n 's/^MemAvailable: *//p' /proc/meminfo | cut -d' ' -f1)
+echo $(( (free_kb / 1024 - {LEFT_MB}) / 2 )) >/proc/sys/vm/nr_hugepages
+"""
+GIVE_MEMORY = "echo 0 >/proc/sys/vm/nr_hugepages"
+SWAP = "modprobe zram && echo 512M >/sys/block/zram0/disksize && mkswap /dev/zram0 && swapon /dev/zram0"
+
+
+def _states(guest: Guest) -> dict[str, str]:
+    return {held["name"]: held["state"] for held in listed(guest)}
+
+
+def _kb(guest: Guest, path: str, field: str) -> int:
+    return int(guest.check(f"sed -n 's/^{field}: *//p' {path}").split()[0])
+
+
+def _stopped(guest: Guest, program: str) -> int:
+    """Begins one that does nothing until it is told to go on; returns its process id."""
+    pid = guest.background(f"/usr/local/bin/{program}")
+    guest.check(f"sleep 0.3; kill -STOP {pid}")
+    return pid
+
+
+def _wait_until_admitted(guest: Guest, names: set[str]) -> None:
+    # One is given back every fourth pass, and then only if S_load has decayed by what those before it have asked for.
+    guest.wait_for(lambda: _states(guest) == dict.fromkeys(names, "admitted"), "all are admitted", 60)
+
+
+def _revoked(guest: Guest, limit_s: float) -> dict:
+    """The first whose reservation is revoked."""
+    guest.wait_for(lambda: "revoked" in _states(guest).values(), "one is revoked", limit_s)
+    held = listed(guest)
+    print(json.dumps(held), guest.status()["counters"])
+    one, = (held for held in held if held["state"] == "revoked")
+    return one
+
+
+def test_who_may_not_be_revoked_keeps_its_reservation_though_it_takes_most(guest: Guest) -> None:
+    """Of three that take 55, 25 and 17 % of the CPU, more than R_max, 90 %, the first has no flag R: it keeps its reservation, and its periods, and the second,
+    who takes most of those that may be revoked, loses its own within a window and two samples; the third keeps its, as 72 % is less than R_hi."""
+    specify(guest, "/usr/local/bin/firm:Iact:55:100:-:-:-", "/usr/local/bin/large:Iact:25:100:R:-:-", "/usr/local/bin/small:Iact:17:100:R:-:-")
+    pids = [_stopped(guest, f"{name} 95000 100000 200") for name in ("firm", "large", "small")]
+    _wait_until_admitted(guest, {"firm", "large", "small"})
+    # What each used is of the last four seconds: of its start nothing is left.
+    guest.check(f"sleep {WINDOW_S}; kill -CONT {' '.join(map(str, pids))}; sleep 0.5")
+    # A period that it was stopped in has been late.
+    before, = (held for held in listed(guest) if held["name"] == "firm")
+    revoked = _revoked(guest, WINDOW_S + 2)
+    assert revoked["name"] == "large"
+    # What it was judged by: it took a half of what the first did.
+    assert revoked["judged"]["load_pct"] > revoked["judged"]["max_pct"] == 90
+    assert revoked["judged"]["use_pct"] < 30
+    # Another two samples: nobody else pays.
+    guest.check("sleep 2")
+    firm, = (held for held in listed(guest) if held["name"] == "firm")
+    assert _states(guest) == {"firm": "admitted", "large": "revoked", "small": "admitted"}
+    assert firm["reserved_pct"] > 1.5 * revoked["judged"]["use_pct"]
+    assert firm["periods"] - before["periods"] > 40
+    assert firm["missed"] == before["missed"]
+
+
+@pytest.mark.everywhere
+def test_who_used_up_its_budgets_loses_its_reservation_before_a_larger_one(guest: Guest) -> None:
+    """One wants 60 ms of its 70 in every 100, and sleeps; another never sleeps, and uses up its 34 in every 100 before each deadline. Together they take more
+    than R_max, 90 %: the one that used up its budgets acts least like an interactive program, and is revoked, though it took half as much."""
+    specify(guest, "/usr/local/bin/within:Iact:70:100:R:-:-", "/usr/local/bin/whole:Iact:34:100:R:-:-")
+    # It wants 60 ms some time after the other one is admitted: stopped until then it would have all the wake-ups to make up for that it had missed.
+    guest.background(f"/usr/local/bin/within 1000 100000 200 {LATER_S} 60000")
+    whole = _stopped(guest, "whole 0 100000 200")
+    _wait_until_admitted(guest, {"within", "whole"})
+    guest.check(f"kill -CONT {whole}")
+    revoked = _revoked(guest, LATER_S + WINDOW_S + 2)
+    assert revoked["name"] == "whole"
+    assert 25 < revoked["judged"]["use_pct"] <= 36
+    within, = (held for held in listed(guest) if held["name"] == "within")
+    assert within["state"] == "admitted"
+    assert within["reserved_pct"] > 1.5 * revoked["judged"]["use_pct"]
