@@ -95,3 +95,40 @@ def test_who_used_up_its_budgets_loses_its_reservation_before_a_larger_one(guest
     within, = (held for held in listed(guest) if held["name"] == "within")
     assert within["state"] == "admitted"
     assert within["reserved_pct"] > 1.5 * revoked["judged"]["use_pct"]
+
+
+@pytest.mark.everywhere
+def test_who_is_paged_out_is_given_back_when_there_is_memory_for_it(guest: Guest) -> None:
+    """A program whose reservation was revoked has 256 MB, all paged out, and 160 are free: with all of the CPU's room for it it has to wait, and explain and
+    the list say for what. When memory is free it is back within two windows of 4 s."""
+    guest.start_limelight()
+    install(guest, "busy")
+    guest.check(f"install -m 755 $(readlink -f $(which python3)) /usr/local/bin/paged; {SWAP}")
+    write(guest, "/usr/local/bin/busy:Iact:48:100:-:-:-", "/usr/local/bin/paged:Iact:50:100:R:-:-")
+    paged = guest.background(f"/usr/local/bin/paged /root/in/guest/paged.py {PAGED_OUT_MB}")
+    guest.check(f"until grep -q '^State:.T' /proc/{paged}/status; do sleep 0.1; done")
+    busy = guest.background("/usr/local/bin/busy 95000 100000 200")
+    guest.check(f"sleep 0.3; kill -STOP {busy}")
+    # The second is admitted when S_load has decayed by what the first asks for, and one is given back every fourth pass.
+    guest.wait_for(lambda: _states(guest) == {"paged": "admitted", "busy": "admitted"}, "both are admitted", 30)
+    guest.check(f"kill -CONT {paged} {busy}")
+    guest.wait_for(lambda: _states(guest)["paged"] == "revoked", "it is revoked", 10)
+    # While the other one runs there is no room for it: it cannot come back in the meantime.
+    guest.check(f"kill -USR1 {paged}")
+    guest.wait_for(lambda: _kb(guest, f"/proc/{paged}/status", "VmSwap") >= PAGED_OUT_MB * 1024, "it is paged out", 30)
+    guest.check(TAKE_MEMORY)
+    free = _kb(guest, "/proc/meminfo", "MemAvailable")
+    assert free < PAGED_OUT_MB * 1024, "the guest could not be made short of memory"
+    guest.check(f"kill {busy}; sleep {2 * WINDOW_S + 1}")
+    view = json.loads(guest.check("limelight spec list --json"))
+    told, text = guest.check(f"limelight explain {paged}"), guest.check("limelight spec list")
+    print(free, view, told, text, sep="\n")
+    assert _states(guest) == {"paged": "revoked"}
+    # R_lo, and R_hi less what it asks for: for its CPU it could be back.
+    assert view["cpus"][0]["recent_pct"] < 60 and view["cpus"][0]["expected_pct"] < 80 - 50
+    assert view["reservations"][0]["short"]["paged_out_kb"] >= PAGED_OUT_MB * 1024
+    for said in (told, text):
+        assert "MB of it are paged out and" in said and "MB of memory are free: it is given back when that fits in" in said
+    guest.check(GIVE_MEMORY)
+    guest.wait_for(lambda: _states(guest) == {"paged": "admitted"}, "it has its reservation again", 2 * WINDOW_S)
+    assert "paged out" not in guest.check(f"limelight explain {paged}") + guest.check("limelight spec list")

@@ -61,18 +61,36 @@ pub fn text(view: &Value) -> String {
     if !rows.is_empty() {
         text.push('\n');
         text.push_str(&table(RESERVATION, rows));
+        for (row, lacks) in rows.iter().filter_map(|row| Some((row, shortage(row)?))) {
+            text.push_str(&format!("{}: {}: {lacks}\n", who(row), row["state"].as_str().unwrap_or_default()));
+        }
     }
     text
 }
 
 /// What became of a request.
 pub fn answer(held: &Value) -> String {
-    let who = format!("{} ({})", crate::table::printable(held["name"].as_str().unwrap_or_default()), held["pid"]);
-    format!("{who}: {}\n", sentence(held))
+    format!("{}: {}\n", who(held), sentence(held))
+}
+
+fn who(held: &Value) -> String {
+    format!("{} ({})", crate::table::printable(held["name"].as_str().unwrap_or_default()), held["pid"])
+}
+
+/// What keeps one from being given back, though its CPU may have room: the memory for what is paged out of its process.
+fn shortage(held: &Value) -> Option<String> {
+    let mb = |value: &Value| value.as_u64().map(|kb| tenths(&Value::from(kb as f64 / 1e3)));
+    let paged_out = mb(&held["short"]["paged_out_kb"])?;
+    let free = mb(&held["short"]["available_kb"]).map_or_else(
+        || "it is not known how much memory is free".to_owned(),
+        |available| format!("{available} MB of memory are free"),
+    );
+    Some(format!("{paged_out} MB of it are paged out and {free}: it is given back when that fits in"))
 }
 
 /// What a reservation means for its process now.
 pub fn sentence(held: &Value) -> String {
+    let lacks = shortage(held).map_or_else(String::new, |lacks| format!("; {lacks}"));
     let asked = format!("{} ms in every {} ms", short(&held["runtime_ms"]), short(&held["period_ms"]));
     match held["state"].as_str() {
         Some("admitted") => format!(
@@ -80,13 +98,13 @@ pub fn sentence(held: &Value) -> String {
             held["cpu"]
         ),
         Some("refused") => format!(
-            "its reservation of {asked} was refused {} s ago: no CPU has room for it; it is admitted when there is",
+            "its reservation of {asked} was refused {} s ago: no CPU has room for it; it is admitted when there is{lacks}",
             held["since_s"]
         ),
         Some("revoked") => format!(
             "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
              those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; it is \
-             given back when there is room",
+             given back when there is room{lacks}",
             held["since_s"],
             held["cpu"],
             tenths(&held["judged"]["load_pct"]),
@@ -114,7 +132,7 @@ fn flag(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limelight_daemon::view::{Judgement, ReservationStatus, Reservations, ReservedCpu};
+    use limelight_daemon::view::{Judgement, ReservationStatus, Reservations, ReservedCpu, Shortage};
     use limelight_spec::fields::FLAG_LETTERS;
 
     fn held(state: &'static str) -> ReservationStatus {
@@ -136,7 +154,33 @@ mod tests {
             login: false,
             interactive_parent: false,
             judged: (state == "revoked").then_some(Judgement { load_pct: 97.04, max_pct: 90.0, use_pct: 41.5 }),
+            short: None,
         }
+    }
+
+    /// Who waits for memory is told so beside what it waits for otherwise, and in the list below the table; who lacks none is not.
+    #[test]
+    fn who_waits_for_memory_is_told() {
+        for state in ["revoked", "refused"] {
+            let of = |available_kb| {
+                let short = Some(Shortage { paged_out_kb: 262_144, available_kb });
+                let held = ReservationStatus { short, ..held(state) };
+                let cpus = Vec::new();
+                let view = Reservations { specifications: 1, complaints: 0, cpus, reservations: vec![held] };
+                let view = serde_json::to_value(view).unwrap();
+                (sentence(&view["reservations"][0]), text(&view))
+            };
+            let why = "262.1 MB of it are paged out and 98.5 MB of memory are free: it is given back when that fits in";
+            let (sentence_of_it, list) = of(Some(98_500));
+            assert!(
+                sentence_of_it.contains("12 s ago") && sentence_of_it.ends_with(&format!("; {why}")),
+                "{sentence_of_it}"
+            );
+            assert!(list.ends_with(&format!("\nmpv (7): {state}: {why}\n")), "{list}");
+            assert!(of(None).0.contains("paged out and it is not known how much memory is free"));
+        }
+        let none = serde_json::to_value(held("revoked")).unwrap();
+        assert!(sentence(&none).ends_with("when there is room"), "{}", sentence(&none));
     }
 
     /// Each field of a reservation is in the table.

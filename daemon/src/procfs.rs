@@ -3,7 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Where it is. Tests of what is decided by its figures have one of their own.
+pub const ROOT: &str = "/proc";
 
 /// No login session: what `/proc/PID/loginuid` shows for a process that no login started.
 const NO_LOGIN: u32 = u32::MAX;
@@ -36,19 +39,19 @@ pub fn login_uid(pid: u32) -> Option<u32> {
     (uid != NO_LOGIN).then_some(uid)
 }
 
-/// What of its memory is paged out, in kB; 0 where that cannot be told.
+/// What of its memory is paged out, in kB, by the `/proc` at `proc`; none of a kernel thread, too, which has no memory of its own.
 #[must_use]
-pub fn paged_out_kb(pid: u32) -> u64 {
-    kb_in(&format!("/proc/{pid}/status"), "VmSwap:").unwrap_or(0)
+pub fn paged_out_kb(proc: &Path, pid: u32) -> Option<u64> {
+    kb_in(&proc.join(pid.to_string()).join("status"), "VmSwap:")
 }
 
-/// Memory that programs can have without anything being paged out, in kB; 0 where that cannot be told.
+/// Memory that programs can have without anything being paged out, in kB, by the `/proc` at `proc`; none where that cannot be told.
 #[must_use]
-pub fn available_kb() -> u64 {
-    kb_in("/proc/meminfo", "MemAvailable:").unwrap_or(0)
+pub fn available_kb(proc: &Path) -> Option<u64> {
+    kb_in(&proc.join("meminfo"), "MemAvailable:")
 }
 
-fn kb_in(path: &str, field: &str) -> Option<u64> {
+fn kb_in(path: &Path, field: &str) -> Option<u64> {
     let text = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
     let value = text.lines().find_map(|line| line.strip_prefix(field))?;
@@ -143,7 +146,9 @@ mod tests {
         assert_eq!(uid(me), Some(nix::unistd::geteuid().as_raw()));
         assert_eq!((name(0), uid(0)), (None, None));
         assert!(!belongs_to(0, 12345));
-        assert!(available_kb() > paged_out_kb(me), "or it would not run");
+        let proc = Path::new(ROOT);
+        assert!(available_kb(proc).unwrap() > paged_out_kb(proc, me).unwrap(), "or it would not run");
+        assert_eq!(paged_out_kb(proc, 0), None);
     }
 
     /// kthreadd, of nice value 0, is known by its kind; this process is none of the kernel's.

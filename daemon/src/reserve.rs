@@ -3,11 +3,13 @@
 //! already, gives back what was taken back when there is room, and takes requests. Who is admitted and who loses a reservation is decided
 //! in the scheduler, at once (`sched/bpf/reserve.bpf.h`, `load.bpf.h`).
 
+mod memory;
 mod read;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -22,7 +24,7 @@ use log::{info, warn};
 
 use crate::kernel::Kernel;
 use crate::procfs;
-use crate::view::{ReservationStatus, Reservations, ReservedCpu};
+use crate::view::{ReservationStatus, Reservations, ReservedCpu, Shortage};
 use crate::worker::Worker;
 
 use read::{Executable, Found, Job, Read, Reader};
@@ -76,6 +78,9 @@ pub struct Reserve {
     requested: BTreeMap<u32, u32>,
     /// What each reservation had used at the last pass, and what of a CPU since the pass before that, in per cent.
     used: HashMap<(u32, u32), (u64, f64)>,
+    /// Who was not given its reservation back at the last try because it has more paged out than is free.
+    short: HashMap<(u32, u32), Shortage>,
+    proc: PathBuf,
     passed_at: Instant,
     complaints: usize,
     passes: u64,
@@ -109,6 +114,8 @@ impl Reserve {
             files: HashSet::new(),
             requested: BTreeMap::new(),
             used: HashMap::new(),
+            short: HashMap::new(),
+            proc: procfs::ROOT.into(),
             passed_at: Instant::now(),
             complaints: 0,
             passes: 0,
@@ -165,6 +172,7 @@ impl Reserve {
     pub fn retell(&mut self, kernel: &impl Kernel) -> Result<()> {
         self.files.clear();
         self.used.clear();
+        self.short.clear();
         self.tell_files(kernel)?;
         // Who runs already is looked for anew.
         self.read();
@@ -280,7 +288,27 @@ impl Reserve {
         }
         self.requested.retain(|pid, _| held.iter().any(|(_, held)| held.tgid == *pid));
         if self.passes.is_multiple_of(WINDOW_PASSES) {
-            reactivate_one(kernel, &held)?;
+            self.reactivate_one(kernel, &held)?;
+        }
+        Ok(())
+    }
+
+    /// Of those that were refused or taken back, give the one that waits longest what it asks for, if there is room and memory for it; or the next.
+    fn reactivate_one(&mut self, kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
+        let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
+        waiting.sort_by_key(|(_, held)| held.since_s);
+        let was = std::mem::take(&mut self.short);
+        let mut goes_on = true;
+        for (tried, (number, held)) in waiting.into_iter().enumerate() {
+            let id = (*number, held.tgid);
+            // Of who is not looked at this time it is as it was.
+            let looks = goes_on && tried < TRIED;
+            let short = if looks { memory::shortage_of(&self.proc, held.tgid) } else { was.get(&id).copied() };
+            if let Some(short) = short {
+                self.short.insert(id, short);
+            } else if looks && kernel.reactivate(*number, held.tgid)?.is_ok() {
+                goes_on = false;
+            }
         }
         Ok(())
     }
@@ -374,7 +402,9 @@ impl Reserve {
             None if held.spec == REQUESTED => "as asked for".to_owned(),
             None => "no longer in force".to_owned(),
         };
-        ReservationStatus::of(held, target, used_pct, seconds.saturating_sub(held.since_s))
+        let status = ReservationStatus::of(held, target, used_pct, seconds.saturating_sub(held.since_s));
+        let short = self.short.get(&(number, held.tgid)).filter(|_| waits(held.state)).copied();
+        ReservationStatus { short, ..status }
     }
 
     /// The reservation that process `pid` holds.
@@ -412,28 +442,17 @@ fn is_as(held: &ll_reservation, spec: &ll_spec) -> bool {
     (held.runtime_ns, held.period_ns, held.flags) == (spec.runtime_ns, spec.period_ns, spec.flags)
 }
 
+/// Is one of `state` given back when there is room?
+fn waits(state: u32) -> bool {
+    state == LL_RESERVATION_REVOKED || state == LL_RESERVATION_REFUSED
+}
+
 /// The other threads of `pid` hold what it holds.
 fn follow(kernel: &impl Kernel, pid: u32) -> Result<()> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Ok(()) };
     let tids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
     for tid in tids.filter(|&tid| tid != pid) {
         kernel.adopt(tid)?;
-    }
-    Ok(())
-}
-
-/// Of those that were refused or taken back, give the one that waits longest what it asks for, if there is room; or the next.
-///
-/// The paper asks that what a task has not resident fits into the free memory. Programs of today map far more than they ever touch, so it is
-/// what of it is paged out.
-fn reactivate_one(kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
-    let waits = |state: u32| state == LL_RESERVATION_REVOKED || state == LL_RESERVATION_REFUSED;
-    let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
-    waiting.sort_by_key(|(_, held)| held.since_s);
-    for (number, held) in waiting.into_iter().take(TRIED) {
-        if procfs::paged_out_kb(held.tgid) < procfs::available_kb() && kernel.reactivate(*number, held.tgid)?.is_ok() {
-            break;
-        }
     }
     Ok(())
 }

@@ -253,6 +253,9 @@ pub struct ReservationStatus {
     /// Of one that was taken back: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judgement>,
+    /// Of one that is not given back, though the CPU may have room: the memory that it lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short: Option<Shortage>,
 }
 
 /// What a reservation was judged by when it was taken back, in per cent of its CPU.
@@ -264,6 +267,15 @@ pub struct Judgement {
     pub max_pct: f64,
     /// What this one had got on the reservation in the four seconds before.
     pub use_pct: f64,
+}
+
+/// Why a reservation is not given back though the CPU may have room: what is paged out of its process does not fit into the memory that there is for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shortage {
+    /// What is paged out, in kB.
+    pub paged_out_kb: u64,
+    /// What programs can have without anything being paged out, in kB; none where that cannot be told.
+    pub available_kb: Option<u64>,
 }
 
 impl Judgement {
@@ -299,6 +311,7 @@ impl ReservationStatus {
             login: held.flags & LL_SPEC_LOGIN != 0,
             interactive_parent: held.flags & LL_SPEC_INTERACTIVE_PARENT != 0,
             judged: Judgement::of(held),
+            short: None,
         }
     }
 }

@@ -236,3 +236,56 @@ fn one_is_given_back_in_each_window() {
     kernel.has_room.set(true);
     assert_eq!(given_back(&mut reserve), [Call::Reactivate(2)], "one a window");
 }
+
+/// Who has more paged out than is free is not asked about, and told why, though it waits longest and the CPU has room; the next is given back in its place.
+/// Once there is memory it is its turn at the next window, and what was told is no more.
+#[test]
+fn who_lacks_memory_waits_until_there_is_some() {
+    let (folder, proc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    reserve.proc = proc.path().to_owned();
+    let available = |kb: u64| std::fs::write(proc.path().join("meminfo"), format!("MemAvailable: {kb} kB\n")).unwrap();
+    let paged_out = |pid: u32, kb: u64| {
+        let folder = proc.path().join(pid.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("status"), format!("VmSwap:\t{kb} kB\n")).unwrap();
+    };
+    let put = |number: u32, state: u32, since_s: u64| {
+        let held = ll_reservation { tgid: 100 + number, state, since_s, ..ll_reservation::default() };
+        kernel.reservations.borrow_mut().insert(number, held);
+    };
+    let told = |reserve: &Reserve| {
+        let all = reserve.view(&kernel).reservations;
+        all.into_iter().map(|held| (held.pid, held.short)).collect::<Vec<_>>()
+    };
+    let window = |reserve: &mut Reserve| {
+        (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+        kernel.take_calls()
+    };
+    put(1, LL_RESERVATION_REVOKED, 5);
+    put(2, LL_RESERVATION_REFUSED, 9);
+    paged_out(101, 3000);
+    paged_out(102, 0);
+    available(2000);
+    kernel.has_room.set(true);
+    let short = Shortage { paged_out_kb: 3000, available_kb: Some(2000) };
+    assert_eq!(window(&mut reserve), [Call::Reactivate(2)]);
+    assert_eq!(told(&reserve), [(101, Some(short)), (102, None)]);
+    // The next one is in front of it now, and has the window: what is told of it stays.
+    put(2, LL_RESERVATION_REVOKED, 1);
+    assert_eq!(window(&mut reserve), [Call::Reactivate(2)]);
+    assert_eq!(told(&reserve), [(101, Some(short)), (102, None)]);
+    put(2, LL_RESERVATION_ADMITTED, 10);
+    assert_eq!(window(&mut reserve), [], "nobody else waits");
+    available(4000);
+    assert_eq!(window(&mut reserve), [Call::Reactivate(1)]);
+    assert_eq!(told(&reserve), [(101, None), (102, None)]);
+    // Admitted otherwise, by a look of the scheduler's own, it is told nothing of that any more, and who has ended lacks nothing.
+    available(2000);
+    assert_eq!(window(&mut reserve), []);
+    put(1, LL_RESERVATION_ADMITTED, 11);
+    assert_eq!(told(&reserve)[0], (101, None));
+    put(3, LL_RESERVATION_REVOKED, 1);
+    assert_eq!(window(&mut reserve), [Call::Reactivate(3)], "there is no process 103: the scheduler finds out");
+}
