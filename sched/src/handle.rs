@@ -14,6 +14,7 @@ use scx_utils::{Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open, ue
 
 use crate::bytes;
 use crate::config::{Policy, Settings};
+use crate::layout;
 use crate::pages::CoopPages;
 use crate::skel::types::{login_ctx, task_ctx};
 use crate::skel::{BpfSkel, BpfSkelBuilder, OpenBpfSkel};
@@ -70,8 +71,8 @@ impl<'obj> Scheduler<'obj> {
     /// Load the scheduler and let it take over every task of the normal scheduling classes.
     ///
     /// # Errors
-    /// A setting is out of range, the kernel has no `sched_ext`, another scheduler is loaded, the kernel's BTF is broken, or
-    /// the caller may not load BPF programs.
+    /// A setting is out of range, the kernel has no `sched_ext`, another scheduler is loaded, the kernel's BTF is broken,
+    /// the caller may not load BPF programs, or a map is of another shape than is read here.
     pub fn load(settings: &Settings, object: &'obj mut MaybeUninit<OpenObject>) -> Result<Self> {
         settings.check().map_err(|message| anyhow!(message))?;
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
@@ -79,6 +80,7 @@ impl<'obj> Scheduler<'obj> {
         let options = LibbpfOpts::default().into_bpf_open_opts();
         set_print(Some((PrintLevel::Warn, tell)));
         let mut open = scx_ops_open!(BpfSkelBuilder::default(), object, limelight_ops, options)?;
+        layout::check(&open.maps)?;
         // A constant that older kernels do not have; without it they run such tasks before all others.
         open.struct_ops.limelight_ops_mut().flags |= *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
         if !has_server()? {

@@ -5,6 +5,7 @@ mod bytes;
 mod config;
 mod consents;
 mod handle;
+mod layout;
 mod pages;
 mod reserve;
 mod standings;

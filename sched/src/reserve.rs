@@ -15,7 +15,7 @@ use crate::bytes;
 use crate::handle::Scheduler;
 
 /// Bytes of the lock before each reservation in its map.
-const LOCK: usize = 8;
+pub(crate) const LOCK: usize = 8;
 
 /// Why the scheduler did not do what it was asked to about a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
