@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, jain, on, rare
-from tests.playing import GROUPS, JAIN, KEPT, LATE_WORST_MS, OTHERS, UNTIL_KEPT_S, a_player
+from tests.playing import GROUPS, JAIN, KEPT, LATE_P99_MS, LATE_WORST_MS, OTHERS, UNTIL_KEPT_S, a_player
 from vmlab.machine import Options
 
 MACHINES = [LIMELIGHT]
 #: Eight of them and four others take all of the CPU (cooperative polling, section 5.2).
 PLAYERS = 8
-#: The bound of the paper's successor, in ms, beside LATE_WORST_MS.
-LATE_P99_MS = 0.5
 #: Beside a worker of the kernel's: the scheduler's part of it at its worst.
 WORKER_WORST_MS = 0.5
 #: Of the timers due, those of one that is demoted at one in 75, that and the next may not be: 0.98. Where a tenth of the slack demoted it on probation, 0.90.

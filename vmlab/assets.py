@@ -57,15 +57,21 @@ def _player_films(root: Path, cache: Path, say: Callable[[str], None]) -> list[P
     player.build()
     recipe = root / "examples" / "player" / "make-films"
     kept = cache / "assets" / hashlib.sha256(recipe.read_bytes() + str(PLAYER_FILM_S).encode()).hexdigest()[:16]
-    if not kept.exists():
-        say("making the player's films with the guest's ffmpeg (once, some minutes)")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with boot(Options(fast=True, cpus=2, copy=(str(recipe),)), say) as machine, tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            machine.check(["/root/in/make-films", "--small", "/root/out", str(PLAYER_FILM_S)])
-            machine.get("/root/out", folder)
-            os.replace(folder, kept)
-            Path(folder).mkdir()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    # As above: of a test and an experiment that begin at once one makes them.
+    with lock(kept.with_suffix(".lock"), "the player's films"):
+        if not kept.exists():
+            _make_player_films(recipe, kept, say)
     return sorted(kept.glob("*.mkv"))
+
+
+def _make_player_films(recipe: Path, kept: Path, say: Callable[[str], None]) -> None:
+    say("making the player's films with the guest's ffmpeg (once, some minutes)")
+    with boot(Options(fast=True, cpus=2, copy=(str(recipe),)), say) as machine, tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        machine.check(["/root/in/make-films", "--small", "/root/out", str(PLAYER_FILM_S)])
+        machine.get("/root/out", folder)
+        os.replace(folder, kept)
+        Path(folder).mkdir()
 
 
 def _pass_cost(root: Path, say: Callable[[str], None]) -> Path:
