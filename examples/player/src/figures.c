@@ -7,7 +7,7 @@
 
 static const char *const kind_names[KINDS] = { "I", "P", "B" };
 static const char *const fate_names[FATES] = { "shown", "not_sent", "expired", "reference_lost", "late", "damaged", "no_picture" };
-static const char *const work_names[WORKS] = { "prepare", "receive", "decode", "display" };
+static const char *const work_names[WORKS] = { "prepare", "predecode", "receive", "decode", "display" };
 
 static uint64_t sum(const uint64_t *values, int count)
 {

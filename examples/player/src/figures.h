@@ -24,6 +24,7 @@ enum fate {
 /* Events, whose CPU time is counted. */
 enum work {
 	PREPARE,		/* before the film begins */
+	PREDECODE,		/* decoding before it begins: with the first frames libavcodec makes its tables, and no timer of this film waits */
 	RECEIVE,
 	DECODE,
 	DISPLAY,

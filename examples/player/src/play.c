@@ -193,7 +193,7 @@ static void decode_video_frame(struct coop *coop, struct coop_event *event)
 		else
 			schedule_display(frame);
 	}
-	samples_add(&play->figures.cpu_ns[DECODE], thread_cpu_ns() - cpu_ns);
+	samples_add(&play->figures.cpu_ns[coop_now() < play->start_ns ? PREDECODE : DECODE], thread_cpu_ns() - cpu_ns);
 }
 
 static void expire_video_frame(struct coop *coop, struct coop_event *event)
