@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reservations are kept by earliest deadline (Redline, section 6.2): a task whose process is entitled to a CPU runs there before all classes, and
- * of several the one of the earliest deadline. It waits in the queue of its class as well, out of which it is taken when its turn has come here
- * or there.
+ * of several the one of the first rank, which is its deadline but in an overload (below). It waits in the queue of its class as well, out of
+ * which it is taken when its turn has come here or there.
  *
- * Two heaps for each CPU in place of the paper's tree with tags: who waits for its period to start, by that, and who is entitled, by deadline.
+ * Two heaps for each CPU in place of the paper's tree with tags: who waits for its period to start, by that, and who is entitled, by rank.
  * Who comes to its start changes from one to the other, once a period: O(log n), as there. A heap's entry is what was true when the task began to
  * wait. Its process's other threads may have used up the budget since, so it is looked at when it is the first.
  *
@@ -378,7 +378,7 @@ static struct ll_reservation *entitled_of(const struct task_struct *p, const str
 }
 
 /*
- * Does @r's task, of an earlier deadline than the task that wakes it up, wait for that one to sleep, as wakers mostly do at once? To preempt it is
+ * Does @r's task, of an earlier rank than the task that wakes it up, wait for that one to sleep, as wakers mostly do at once? To preempt it is
  * two switches more. It has its budget in time even so, and waits for HANDS_OVER_WAIT_NS at most.
  */
 static bool waits_for_waker(const struct ll_reservation *r, u64 rank, const struct cpu_ctx *cctx, u64 now)

@@ -156,8 +156,9 @@ impl Field {
                     .to_owned()
             }
             Field::Revocable => {
-                "true, the default: it may be taken back under overload; false: never, which is for what nothing can \
-                 be done without, and not for apps, whose ids are chosen by whoever starts them"
+                "true, the default: it may be taken back under overload, and comes after the others then unless it \
+                 serves the person; false: never, which is for what nothing can be done without, and not for apps, \
+                 whose ids are chosen by whoever starts them"
                     .to_owned()
             }
             Field::Login => LOGIN_ALLOWED.to_owned(),

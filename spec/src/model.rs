@@ -76,7 +76,7 @@ pub struct Spec {
     pub period: Duration,
     /// Flag I: a child without a specification of its own gets this one.
     pub inheritable: bool,
-    /// Flag R: it may be taken back while the machine is overloaded.
+    /// Flag R: it may be taken back while the machine is overloaded, and comes after the others then unless it serves the person.
     pub revocable: bool,
     /// Flag L, not the paper's: it is a way for the administrator to log in.
     pub login: bool,
