@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Every word of the command line. `--help`, the man pages and the completions are made from this.
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -140,7 +141,7 @@ pub enum SpecCommand {
         #[command(flatten)]
         view: View,
     },
-    /// Find the specification of a program: watch it, try the figures, and print the line for a *.tab file. Needs root.
+    /// Find the specification of a program: watch it, try the figures, and print the line for a *.tab file. Needs root, but not of a recording.
     ///
     /// Starts the program, as whoever called sudo and with its output untouched, or takes one that runs already. It is to do what it is for:
     /// play, or be typed into. T is its own rhythm where it has one (a film of 25 frames a second: 40 ms), and otherwise 30 ms for what draws or
@@ -153,17 +154,26 @@ pub enum SpecCommand {
     /// not what it does. In the end a program that was started is told to end (SIGTERM). What was seen of it is summed up on standard error; no
     /// times are kept.
     ///
+    /// With --recorded nothing is started, and the figures are not tried: they are those of a recording of the scheduler that was made before, here or on
+    /// another machine, as text. Of perf: perf sched record sleep 20, then perf script --ns -F +pid >FILE. Of trace-cmd: trace-cmd record -e sched_switch
+    /// -e sched_wakeup -e sched_wakeup_new sleep 20, then trace-cmd report >FILE. Of ftrace: the file trace, best with the option record-tgid. Where the
+    /// recording does not say which threads are of the process, only the one that has the process' number is looked at, and that is said. An hour of
+    /// it counts, at most; if the process begins in it, all but the first 2 seconds from there.
+    ///
     /// Exit status 0: the line was printed; 1: it was not, and why: it ended before it was seen for 3 seconds, or did less than 20 bursts of work.
     Suggest {
-        /// Watch this process, which runs already.
-        #[arg(long, conflicts_with = "program")]
+        /// Do not watch, but take this recording of the scheduler, the text of perf script, trace-cmd report or ftrace; -: standard input.
+        #[arg(long, value_name = "FILE", requires_all = ["pid", "program"], conflicts_with = "seconds")]
+        recorded: Option<std::path::PathBuf>,
+        /// Watch this process, which runs already; with --recorded: which one of the recording it was.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         pid: Option<u32>,
         /// For how long, each time.
         #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = number(3..=600_u64, "seconds"), allow_negative_numbers = true)]
         seconds: u64,
         #[command(flatten)]
         view: View,
-        /// The program to start, and its arguments.
+        /// The program to start, and its arguments; with --recorded: the program that the line is for.
         #[arg(
             value_name = "PROGRAM",
             required_unless_present = "pid",
@@ -172,6 +182,31 @@ pub enum SpecCommand {
         )]
         program: Vec<std::ffi::OsString>,
     },
+}
+
+impl Command {
+    /// What clap has no word for: with --recorded, --pid and one PROGRAM go together; else they exclude each other.
+    fn is_consistent(&self) -> Result<(), clap::Error> {
+        let Command::Spec { command: SpecCommand::Suggest { recorded, pid, program, .. } } = self else {
+            return Ok(());
+        };
+        let wrong = match (recorded, pid, program.len()) {
+            (None, Some(_), 1..) => {
+                "the argument '--pid <PID>' cannot be used with '[PROGRAM]...', but with '--recorded <FILE>'"
+            }
+            (Some(_), _, 2..) => {
+                "the argument '--recorded <FILE>' can be used with one '[PROGRAM]' only, without arguments: nothing is started"
+            }
+            _ => return Ok(()),
+        };
+        let mut whole = command();
+        whole.build();
+        let named = whole.find_subcommand_mut("spec").and_then(|spec| spec.find_subcommand_mut("suggest"));
+        Err(match named {
+            Some(suggest) => suggest.error(ErrorKind::ArgumentConflict, wrong),
+            None => whole.error(ErrorKind::ArgumentConflict, wrong),
+        })
+    }
 }
 
 /// The whole command line, the policy's settings included.
@@ -184,6 +219,9 @@ pub fn parse() -> Cli {
     let matches = command().get_matches();
     match Cli::from_arg_matches(&matches) {
         Ok(mut cli) => {
+            if let Err(error) = cli.command.is_consistent() {
+                error.exit();
+            }
             if let (Command::Run(run), Some(("run", matches))) = (&mut cli.command, matches.subcommand()) {
                 run.take_policy_flags(matches);
             }

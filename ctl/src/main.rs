@@ -65,8 +65,11 @@ fn obey(command: Command) -> Result<ExitCode> {
             let (runtime_us, period_us) = (micros(runtime_ms), micros(period_ms));
             show(view, &Request::Reserve { pid, runtime_us, period_us }, reservations::answer)?;
         }
-        Command::Spec { command: SpecCommand::Suggest { pid, seconds, view, program } } => {
-            let found = suggest::suggest(pid, &program, Duration::from_secs(seconds))?;
+        Command::Spec { command: SpecCommand::Suggest { recorded, pid, seconds, view, program } } => {
+            let found = match (&recorded, pid, &program[..]) {
+                (Some(file), Some(pid), [program, ..]) => suggest::recorded::suggest(file, pid, program)?,
+                _ => suggest::suggest(pid, &program, Duration::from_secs(seconds))?,
+            };
             let text = if view.json { format!("{:#}\n", found.json()) } else { found.line.clone() + "\n" };
             print(text.as_bytes())?;
         }

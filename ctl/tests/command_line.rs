@@ -165,11 +165,66 @@ fn spec_suggest_says_what_it_needs() {
     if is_root() && !Path::new("/sys/kernel/btf/vmlinux").exists() {
         assert!(reason(&limelight(&["spec", "suggest", "true"])).contains("CONFIG_DEBUG_INFO_BTF=y"));
     }
-    for wrong in
-        [&["spec", "suggest"][..], &["spec", "suggest", "--pid=1", "true"], &["spec", "suggest", "--seconds=2", "true"]]
-    {
-        assert_eq!(limelight(wrong).status.code(), Some(2), "{wrong:?}");
+    for wrong in [
+        &[][..],
+        &["--pid=1", "true"],
+        &["--seconds=2", "true"],
+        &["--recorded=x", "true"],
+        &["--recorded=x", "--pid=1"],
+        &["--recorded=x", "--pid=0", "true"],
+        &["--recorded=x", "--pid=1", "--seconds=9", "true"],
+        &["--recorded=x", "--pid=1", "true", "argument"],
+    ] {
+        let output = limelight(&[&["spec", "suggest"], wrong].concat());
+        assert!(output.status.code() == Some(2) && output.stderr.starts_with(b"error: "), "{wrong:?}: {output:?}");
     }
+}
+
+/// A recording needs no root and no daemon: of one, from a file or standard input, the line is printed, which a check finds nothing wrong with, and it is
+/// said that nothing was tried; no time of an event is in what is said. Of one that says nothing of the process the file and the reason are named.
+#[test]
+fn spec_suggest_reads_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.txt");
+    let mut text = String::from("# tracer: nop\n#\n");
+    for n in 0..500 {
+        let (from, to) = (777_000 + n * 40, 777_000 + n * 40 + 5);
+        let time = |ms: u32| format!("{}.{:03}000", ms / 1_000, ms % 1_000);
+        text += &format!(
+            "  <idle>-0  (-------) [000] d..2. {}: sched_switch: swapper/0:0 [120] R ==> film:70 [120]\n",
+            time(from)
+        );
+        text += &format!(
+            "    film-70 (     70) [000] d..2. {}: sched_switch: film:70 [120] S ==> swapper/0:0 [120]\n",
+            time(to)
+        );
+    }
+    fs::write(&file, &text).unwrap();
+    let path = file.to_str().unwrap();
+    let output = limelight(&["spec", "suggest", "--recorded", path, "--pid=70", "/nowhere/film"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/nowhere/film:Iact:5.5:40:R:-:-\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("not tried: it was recorded") && !told.contains("777") && told.contains("not installed"),
+        "{told}"
+    );
+
+    let mut command = Command::new(PROGRAM);
+    command.args(["spec", "suggest", "--json", "--recorded", "-", "--pid=70", "/nowhere/film"]);
+    let output = command.stdin(fs::File::open(&file).unwrap()).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        value["untried"] == "it was recorded"
+            && value["recorded"] == true
+            && value["attempts"] == serde_json::json!([])
+    );
+
+    let nobody = reason(&limelight(&["spec", "suggest", "--recorded", path, "--pid=71", "/nowhere/film"]));
+    assert!(nobody.contains(path) && nobody.contains("process 71") && nobody.contains("70 (film)"), "{nobody}");
+    let folder = reason(&limelight(&["spec", "suggest", "--recorded", "/", "--pid=71", "/nowhere/film"]));
+    assert!(folder.contains("it is a folder"), "{folder}");
+    let none = reason(&limelight(&["spec", "suggest", "--recorded", "/nowhere/x", "--pid=71", "/nowhere/film"]));
+    assert!(none.contains("/nowhere/x") && none.contains("No such file"), "{none}");
 }
 
 /// The helper's command, typed by hand, says that it is the daemon's.

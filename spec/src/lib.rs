@@ -8,7 +8,7 @@
 //!
 //! Two forms say the same. [`tab`] is the paper's own, one line for a program: `/usr/bin/mplayer:Iact:5:30:IR:-:-`. [`toml`] has
 //! the same fields by name, and can also name an app or a unit, for programs that have no path of their own (Flatpak, scripts, Java).
-//! [`Specs::load`] reads both from [`Places`]. [`suggest`] finds the figures for a program from watching it.
+//! [`Specs::load`] reads both from [`Places`]. [`suggest`] finds the figures for a program from watching it, [`recorded`] from a recording.
 //!
 //! What it is bad at: a path is compared as it is written, though /usr/bin/vim may be a link to /usr/bin/vim.basic, and though any user can show
 //! a program of his own as /usr/bin/vim, in a mount namespace of his own. Whoever loads specifications resolves each path once, follows
@@ -19,6 +19,7 @@ mod complaint;
 pub mod fields;
 mod model;
 mod places;
+pub mod recorded;
 mod specs;
 pub mod suggest;
 pub mod tab;

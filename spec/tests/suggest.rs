@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use limelight_spec::recorded::Recording;
 use limelight_spec::suggest::{Stint, Verdict, judge, over};
 use limelight_spec::{Kind, tab};
 use proptest::prelude::*;
@@ -28,7 +29,63 @@ fn stints() -> impl Strategy<Value = Vec<Stint>> {
     })
 }
 
+/// Parts of lines of a recording, in any order.
+fn nearly_a_line() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        Just("a-7 "),
+        Just("  a:b  6/7 "),
+        Just("(7) "),
+        Just("[000] "),
+        Just("[001] "),
+        Just("d..2. "),
+        Just("1.5: "),
+        Just("4.000001: "),
+        Just("9999999999.999999999: "),
+        Just("sched:"),
+        Just("sched_switch: "),
+        Just("sched_wakeup_new: "),
+        Just("prev_comm=a prev_pid=7 prev_prio=1 prev_state=S ==> "),
+        Just("next_comm=a next_pid=7 next_prio=1"),
+        Just("comm=a pid=7 prio=1 target_cpu=000"),
+        Just("a:7 [1] "),
+        Just("S ==> "),
+        Just("a:7 [1]<CANT FIND FIELD success> CPU:000"),
+        Just("CPU:0 [LOST 99999999999999999999 EVENTS]"),
+        Just("PERF_RECORD_LOST lost 18446744073709551615"),
+        Just("\u{e9}"),
+    ];
+    prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+/// A switch of threads 6 to 8 to each other on one of two CPUs, at any time.
+fn switch() -> impl Strategy<Value = String> {
+    (6_u32..9, 6_u32..9, 0_u32..2, 0_u32..40_000, prop_oneof![Just("S"), Just("R"), Just("Z")]).prop_map(
+        |(from, to, cpu, ms, state)| {
+            format!(
+                "a-{from} (7) [{cpu:03}] {}.{:03}: sched_switch: a:{from} [1] {state} ==> a:{to} [1]",
+                ms / 1_000,
+                ms % 1_000
+            )
+        },
+    )
+}
+
 proptest! {
+    /// No text makes the reading of a recording fail, and what is found in it can be judged: each stint has an end after its begin, in the recording.
+    #[test]
+    fn any_recording_is_survived(lines in prop::collection::vec(prop_oneof![nearly_a_line(), switch(), any::<String>()], 0..60)) {
+        let mut recording = Recording::of(7);
+        for line in &lines {
+            recording.take(line.as_bytes());
+        }
+        if let Ok(recorded) = recording.end() {
+            let _ = judge(&recorded.stints, recorded.from_ns, recorded.to_ns);
+            for stint in &recorded.stints {
+                prop_assert!(stint.start_ns < stint.end_ns && stint.end_ns <= recorded.to_ns, "{recorded:?}");
+            }
+        }
+    }
+
     /// What is found can be written into a file and read again, and C does not exceed what was ever taken in a T by more than the margin; the
     /// work in the windows is the work that was done.
     #[test]

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `limelight spec suggest`: watches a program, finds C and T (`limelight_spec::suggest`), tries them, and says what came out.
 //!
+//! Or takes a recording of it ([`recorded`]).
+//!
 //! When the program ran is kept in this process's memory only, and only sums are told: single times would say when somebody did something.
 
 mod process;
+pub mod recorded;
 mod report;
 mod watch;
 
@@ -98,6 +101,7 @@ fn conclude(watch: &mut Watch<'_>, watched: &Watched, verdict: Verdict, seconds:
                 program,
                 seen,
                 lost: watch.lost(),
+                is_recorded: false,
                 finding: Some(Finding { runtime: trial.runtime, ..finding }),
                 attempts: trial.attempts,
                 untried: trial.untried,

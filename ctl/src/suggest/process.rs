@@ -138,7 +138,7 @@ impl Drop for Process {
 }
 
 /// The file that `name` means, as the kernel shows it when it runs.
-fn found(name: &OsStr) -> Option<PathBuf> {
+pub fn found(name: &OsStr) -> Option<PathBuf> {
     if Path::new(name).components().count() > 1 {
         return fs::canonicalize(name).ok();
     }

@@ -17,8 +17,10 @@ pub struct Suggestion {
     pub program: PathBuf,
     /// What was seen of it.
     pub seen: Seen,
-    /// Stays on a CPU that were not seen.
+    /// Stays on a CPU that were not seen; of a recording, events.
     pub lost: u64,
+    /// It was not watched but recorded.
+    pub is_recorded: bool,
     /// What was found; `None`: it is bound by the CPU.
     pub finding: Option<Finding>,
     /// How the figures were tried.
@@ -65,7 +67,11 @@ impl Suggestion {
         if self.attempts.last().is_some_and(|last| last.tried.is_short()) {
             sentences.push("even the last C that was tried was not always enough".to_owned());
         }
-        if self.lost > 0 {
+        if self.lost > 0 && self.is_recorded {
+            let more = "give it larger buffers, or record for shorter";
+            sentences
+                .push(format!("{} of the recording's events are missing: the figures may be wrong; {more}", self.lost));
+        } else if self.lost > 0 {
             sentences.push(format!("{} of its turns on a CPU were not seen: the figures may be too low", self.lost));
         }
         sentences.extend(self.note.clone());
@@ -105,6 +111,7 @@ impl Suggestion {
             "wanted_pct": tenths(self.seen.wanted * 100.0),
             "waited_pct": tenths(self.seen.waited() * 100.0),
             "lost": self.lost,
+            "recorded": self.is_recorded,
             "attempts": self.attempts.iter().map(attempt).collect::<Vec<_>>(),
             "untried": self.untried,
             "note": self.note,
@@ -199,6 +206,17 @@ mod tests {
         assert!(suggestion.told().contains("not always enough"));
         let bound = Suggestion { seen: suggestion.seen, lost: 3, ..Suggestion::default() };
         assert!(bound.told().contains("any amount") && bound.told().contains("3 of its turns"));
+        let recorded = Suggestion {
+            lost: 3,
+            is_recorded: true,
+            untried: Some("it was recorded".to_owned()),
+            finding: suggestion.finding,
+            ..bound
+        };
+        assert!(
+            recorded.told().contains("not tried: it was recorded")
+                && recorded.told().contains("3 of the recording's events")
+        );
     }
 
     /// JSON has the line, each figure, and no time of anything that happened.

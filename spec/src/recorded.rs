@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! When one process wanted the CPU and had it, from the text of a recording of the scheduler: what [`crate::suggest`] takes.
+//!
+//! The problem: not every program can be watched where its specification is written, and the field has recordings already. The idea: perf sched, trace-cmd
+//! and ftrace all print the same two events, who went on a CPU in whose place and who was woken, a line each; that is all it takes. Their
+//! lines differ in what stands before the event and in two spellings of the event ([`line`]).
+//!
+//! Each line comes by itself, so a recording of any length takes the room of what is known of its threads, and of the process' stints. The promise: whatever
+//! the text is, that room is bounded, and so is the time to which its times lead.
+//!
+//! What it is bad at: which thread is of which process only the line of one that leaves a CPU tells, and only where the recording names processes; without
+//! that a process is its first thread. Where events were lost it believes the ones that are there.
+//!
+//! No input or output, and no clock. No single time leaves it but in the stints.
+
+mod line;
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+use crate::suggest::Stint;
+use line::{Event, Left, Line, What};
+
+/// Stays of the process on a CPU, at most: 40 MB. A program that plays makes some hundred a second.
+const STINTS_MOST: usize = 1_000_000;
+/// Threads of the whole machine that are known at a time: 30 MB.
+const THREADS_MOST: usize = 262_144;
+/// A recording counts for so long: what its times lead to takes time and room by its length.
+const LENGTH_MOST_NS: u64 = 3_600 * 1_000_000_000;
+/// A time may be so much before the one of the line above it: some tools sort no better.
+const BACK_MOST_NS: u64 = 1_000_000_000;
+/// How many others are named where the process is not there.
+const BUSIEST: usize = 5;
+
+/// What is made of a recording while it is read.
+#[derive(Debug)]
+pub struct Recording {
+    process: u32,
+    threads: HashMap<u32, Thread>,
+    /// Who is on each CPU, and since when.
+    cpus: HashMap<u32, (u32, u64)>,
+    stints: Vec<Stint>,
+    lines: u64,
+    /// The first line that names an event of the scheduler's and makes no sense, or whose time is before others'.
+    broken: Option<u64>,
+    first_ns: Option<u64>,
+    now_ns: u64,
+    /// What was known before this is not sure any more.
+    lost_ns: u64,
+    lost: u64,
+    begun_ns: Option<u64>,
+    ended: bool,
+    names_processes: bool,
+    is_full: bool,
+}
+
+/// What is known of a thread.
+#[derive(Debug, Default)]
+struct Thread {
+    process: Option<u32>,
+    /// 0: it was not, since it last slept.
+    woken_ns: u64,
+    /// It had to leave a CPU then; 0: it did not.
+    waits_ns: u64,
+    cpu: Option<u32>,
+    ran_ns: u64,
+    name: String,
+}
+
+/// What a recording says of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// When its threads ran, in the order in which they stopped.
+    pub stints: Vec<Stint>,
+    /// When it was begun, if that is in the recording, else the recording's begin.
+    pub from_ns: u64,
+    /// Its end, or the recording's.
+    pub to_ns: u64,
+    /// It was begun in the recording.
+    pub has_begin: bool,
+    /// Events that are missing, or cannot be read, of whatever thread.
+    pub lost: u64,
+    /// The first line that cannot be read, from 1.
+    pub broken: Option<u64>,
+    /// It says which thread is of which process; else only the first thread of the process was looked at.
+    pub names_processes: bool,
+    /// The rest of the recording was left out: it is too long.
+    pub is_cut: bool,
+}
+
+/// Why a recording says nothing of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Missing {
+    /// No line is an event of the scheduler's.
+    #[error(
+        "no line has an event of the scheduler's (sched_switch). It has to be the text that perf script, trace-cmd report or ftrace's file trace shows, of a \
+         recording of sched_switch, sched_wakeup and sched_wakeup_new: perf sched record has them"
+    )]
+    Events,
+    /// All that are cannot be read.
+    #[error(
+        "line {0} names an event of the scheduler's, but not in a form that is known: NAME-TID [CPU] SECONDS: sched_switch: ... is. Show the CPU, and times in \
+         seconds (ftrace: echo mono >trace_clock; perf script: without --fields, or with tid,cpu,time,event,trace)"
+    )]
+    Form(u64),
+    /// Nothing of that process.
+    #[error("process {process} never left a CPU in it. {}", others(busiest))]
+    Process {
+        /// The one that was asked for.
+        process: u32,
+        /// Those that ran most, with their names.
+        busiest: Vec<(u32, String)>,
+    },
+    /// It is a thread of another one.
+    #[error("{thread} is a thread of process {process}: give that")]
+    Thread {
+        /// The one that was asked for.
+        thread: u32,
+        /// Whose it is.
+        process: u32,
+    },
+}
+
+fn others(busiest: &[(u32, String)]) -> String {
+    if busiest.is_empty() {
+        return "Nobody did: record for longer".to_owned();
+    }
+    let named: Vec<_> = busiest.iter().map(|(process, name)| format!("{process} ({name})")).collect();
+    format!("Give one that did; these ran most: {}", named.join(", "))
+}
+
+impl Recording {
+    /// Of `process`; nothing of it has been read yet.
+    #[must_use]
+    pub fn of(process: u32) -> Self {
+        Self {
+            process,
+            threads: HashMap::new(),
+            cpus: HashMap::new(),
+            stints: Vec::new(),
+            lines: 0,
+            broken: None,
+            first_ns: None,
+            now_ns: 0,
+            lost_ns: 0,
+            lost: 0,
+            begun_ns: None,
+            ended: false,
+            names_processes: false,
+            is_full: false,
+        }
+    }
+
+    /// The next line, with or without its newline. Whether more of them can change anything.
+    pub fn take(&mut self, line: &[u8]) -> bool {
+        self.lines += 1;
+        match line::read(line) {
+            Line::Event(event) => self.event(&event),
+            Line::Lost(cpu, count) => self.lose(cpu, count),
+            Line::Broken => self.cannot_read(),
+            Line::Other => {}
+        }
+        !self.is_full
+    }
+
+    /// A line was too long to be looked at.
+    pub fn skip(&mut self) {
+        self.lines += 1;
+    }
+
+    /// Nothing more comes.
+    ///
+    /// # Errors
+    /// There is nothing of the process in it.
+    pub fn end(mut self) -> Result<Recorded, Missing> {
+        let Some(first_ns) = self.first_ns else {
+            return Err(self.broken.map_or(Missing::Events, Missing::Form));
+        };
+        if let Some(whose) = self.threads.get(&self.process).and_then(|thread| thread.process)
+            && whose != self.process
+        {
+            return Err(Missing::Thread { thread: self.process, process: whose });
+        }
+        // Who never leaves the CPU shows no other way.
+        for (thread, since_ns) in self.cpus.values().copied().collect::<Vec<_>>() {
+            self.stay(thread, since_ns, false);
+        }
+        let Some(last) = self.stints.last() else {
+            return Err(Missing::Process { process: self.process, busiest: self.busiest() });
+        };
+        Ok(Recorded {
+            from_ns: self.begun_ns.unwrap_or(first_ns),
+            to_ns: if self.ended { last.end_ns } else { self.now_ns },
+            has_begin: self.begun_ns.is_some(),
+            lost: self.lost,
+            broken: self.broken,
+            names_processes: self.names_processes,
+            is_cut: self.is_full,
+            stints: self.stints,
+        })
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let first_ns = *self.first_ns.get_or_insert(event.time_ns);
+        if event.time_ns + BACK_MOST_NS < self.now_ns {
+            return self.cannot_read();
+        }
+        let now_ns = event.time_ns.max(self.now_ns);
+        if now_ns - first_ns > LENGTH_MOST_NS || self.stints.len() >= STINTS_MOST {
+            self.is_full = true;
+            return;
+        }
+        self.now_ns = now_ns;
+        self.on_cpu(event);
+        match event.what {
+            What::Switch { from, name, left, to } => self.switch(event.cpu, from, name, left, to),
+            What::Woken(thread) => self.wake(thread),
+            What::New(thread) => self.begin(thread),
+        }
+    }
+
+    /// The line itself says who is on the CPU: at the begin, and after losses, that is the first to be known of it.
+    fn on_cpu(&mut self, event: &Event<'_>) {
+        self.names_processes |= event.process.is_some();
+        let Some(thread) = event.thread else { return };
+        if event.process.is_some() {
+            self.thread(thread).process = event.process;
+        }
+        if !self.cpus.contains_key(&event.cpu) {
+            self.put_on(event.cpu, thread);
+        }
+    }
+
+    fn switch(&mut self, cpu: u32, from: u32, name: &[u8], left: Left, to: u32) {
+        let since_ns = self.cpus.remove(&cpu).filter(|&(thread, _)| thread == from).map(|(_, since_ns)| since_ns);
+        let now_ns = self.now_ns;
+        if let Some(since_ns) = since_ns {
+            self.stay(from, since_ns, left != Left::Preempted);
+        }
+        let thread = self.thread(from);
+        thread.ran_ns += since_ns.map_or(0, |since_ns| now_ns - since_ns);
+        thread.woken_ns = 0;
+        thread.waits_ns = if left == Left::Preempted { now_ns } else { 0 };
+        thread.cpu = None;
+        if thread.name.as_bytes() != name {
+            thread.name = shown(name);
+        }
+        self.ended |= from == self.process && left == Left::Ended;
+        self.put_on(cpu, to);
+    }
+
+    fn put_on(&mut self, cpu: u32, thread: u32) {
+        self.cpus.insert(cpu, (thread, self.now_ns));
+        let thread = self.thread(thread);
+        thread.cpu = Some(cpu);
+        thread.waits_ns = 0;
+    }
+
+    /// `thread` was on a CPU from `since_ns` until now.
+    fn stay(&mut self, thread: u32, since_ns: u64, slept: bool) {
+        let known = self.threads.get(&thread);
+        let whose = known.and_then(|known| known.process);
+        if whose.unwrap_or(thread) != self.process || since_ns >= self.now_ns {
+            return;
+        }
+        let woken_ns = known.map_or(0, |known| known.woken_ns);
+        let woken_ns = if woken_ns > self.lost_ns { woken_ns } else { 0 };
+        self.stints.push(Stint { thread, woken_ns, start_ns: since_ns, end_ns: self.now_ns, slept });
+    }
+
+    /// Of a thread that sleeps: the first of sched_waking and sched_wakeup is when it was woken. Who runs or waits is not woken.
+    fn wake(&mut self, thread: u32) {
+        let (now_ns, lost_ns) = (self.now_ns, self.lost_ns);
+        let cpu = self.threads.get(&thread).and_then(|known| known.cpu);
+        if cpu.and_then(|cpu| self.cpus.get(&cpu)).is_some_and(|&(running, _)| running == thread) {
+            return;
+        }
+        let known = self.thread(thread);
+        if known.woken_ns <= lost_ns && known.waits_ns <= lost_ns {
+            known.woken_ns = now_ns;
+        }
+    }
+
+    /// A thread begins, perhaps with the number of one that has ended.
+    fn begin(&mut self, thread: u32) {
+        self.threads.remove(&thread);
+        if thread == self.process {
+            self.stints.clear();
+            self.begun_ns = Some(self.now_ns);
+            self.ended = false;
+        }
+        self.wake(thread);
+    }
+
+    fn lose(&mut self, cpu: Option<u32>, count: u64) {
+        self.lost = self.lost.saturating_add(count);
+        self.lost_ns = self.now_ns;
+        match cpu {
+            Some(cpu) => {
+                self.cpus.remove(&cpu);
+            }
+            None => self.cpus.clear(),
+        }
+    }
+
+    fn cannot_read(&mut self) {
+        self.broken.get_or_insert(self.lines);
+        self.lost = self.lost.saturating_add(1);
+    }
+
+    /// What is known of `thread`. Where there are too many everything is forgotten: the next lines tell it again.
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        if self.threads.len() >= THREADS_MOST && !self.threads.contains_key(&thread) {
+            self.threads.clear();
+        }
+        self.threads.entry(thread).or_default()
+    }
+
+    /// Processes that ran most, or threads where no processes are named, and not the idle ones.
+    fn busiest(&self) -> Vec<(u32, String)> {
+        let mut sums: HashMap<u32, (u64, &str)> = HashMap::new();
+        for (&thread, known) in self.threads.iter().filter(|&(&thread, known)| thread > 0 && known.ran_ns > 0) {
+            let process = known.process.unwrap_or(thread);
+            let (ran_ns, name) = sums.entry(process).or_default();
+            *ran_ns += known.ran_ns;
+            if name.is_empty() || thread == process {
+                *name = &known.name;
+            }
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_unstable_by_key(|&(process, (ran_ns, _))| (std::cmp::Reverse(ran_ns), process));
+        sums.into_iter().take(BUSIEST).map(|(process, (_, name))| (process, name.to_owned())).collect()
+    }
+}
+
+/// A name from a file: it may not steer a terminal.
+fn shown(name: &[u8]) -> String {
+    let short = &name[..name.len().min(16)];
+    String::from_utf8_lossy(short).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests;
