@@ -79,13 +79,13 @@ fn who(held: &Value) -> String {
 
 /// What keeps one from being given back, though its CPU may have room: the memory for what is paged out of its process.
 fn shortage(held: &Value) -> Option<String> {
-    let mb = |value: &Value| value.as_u64().map(|kb| tenths(&Value::from(kb as f64 / 1e3)));
-    let paged_out = mb(&held["short"]["paged_out_kb"])?;
-    let free = mb(&held["short"]["available_kb"]).map_or_else(
-        || "it is not known how much memory is free".to_owned(),
-        |available| format!("{available} MB of memory are free"),
+    let mib = |value: &Value| value.as_u64().map(|kb| tenths(&Value::from(kb as f64 / 1024.0)));
+    let paged_out = mib(&held["short"]["paged_out_kb"])?;
+    let available = mib(&held["short"]["available_kb"]).map_or_else(
+        || "it is not known how much memory is available".to_owned(),
+        |available| format!("{available} MiB are available"),
     );
-    Some(format!("{paged_out} MB of it are paged out and {free}: it is given back when that fits in"))
+    Some(format!("{paged_out} MiB of its process are paged out and {available}: it has to wait until that fits in"))
 }
 
 /// What a reservation means for its process now.
@@ -170,14 +170,15 @@ mod tests {
                 let view = serde_json::to_value(view).unwrap();
                 (sentence(&view["reservations"][0]), text(&view))
             };
-            let why = "262.1 MB of it are paged out and 98.5 MB of memory are free: it is given back when that fits in";
+            let why =
+                "256.0 MiB of its process are paged out and 96.2 MiB are available: it has to wait until that fits in";
             let (sentence_of_it, list) = of(Some(98_500));
             assert!(
                 sentence_of_it.contains("12 s ago") && sentence_of_it.ends_with(&format!("; {why}")),
                 "{sentence_of_it}"
             );
             assert!(list.ends_with(&format!("\nmpv (7): {state}: {why}\n")), "{list}");
-            assert!(of(None).0.contains("paged out and it is not known how much memory is free"));
+            assert!(of(None).0.contains("paged out and it is not known how much memory is available"));
         }
         let none = serde_json::to_value(held("revoked")).unwrap();
         assert!(sentence(&none).ends_with("when there is room"), "{}", sentence(&none));

@@ -297,19 +297,20 @@ impl Reserve {
     fn reactivate_one(&mut self, kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
         let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
         waiting.sort_by_key(|(_, held)| held.since_s);
-        let was = std::mem::take(&mut self.short);
-        let mut goes_on = true;
-        for (tried, (number, held)) in waiting.into_iter().enumerate() {
+        let mut short = HashMap::new();
+        let mut tries = TRIED;
+        for (number, held) in waiting {
             let id = (*number, held.tgid);
-            // Of who is not looked at this time it is as it was.
-            let looks = goes_on && tried < TRIED;
-            let short = if looks { memory::shortage_of(&self.proc, held.tgid) } else { was.get(&id).copied() };
-            if let Some(short) = short {
-                self.short.insert(id, short);
-            } else if looks && kernel.reactivate(*number, held.tgid)?.is_ok() {
-                goes_on = false;
+            // Of who is not looked at this time it is as it was. Who lacks memory is no try: however many do, the next is asked about.
+            let lacks =
+                if tries > 0 { memory::shortage_of(&self.proc, held.tgid) } else { self.short.get(&id).copied() };
+            if let Some(lacks) = lacks {
+                short.insert(id, lacks);
+            } else if tries > 0 {
+                tries = if kernel.reactivate(*number, held.tgid)?.is_ok() { 0 } else { tries - 1 };
             }
         }
+        self.short = short;
         Ok(())
     }
 

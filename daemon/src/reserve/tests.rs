@@ -288,4 +288,10 @@ fn who_lacks_memory_waits_until_there_is_some() {
     assert_eq!(told(&reserve)[0], (101, None));
     put(3, LL_RESERVATION_REVOKED, 1);
     assert_eq!(window(&mut reserve), [Call::Reactivate(3)], "there is no process 103: the scheduler finds out");
+    // However many of them wait longer, they are no tries.
+    for number in 10..30 {
+        put(number, LL_RESERVATION_REVOKED, 0);
+        paged_out(100 + number, 3000);
+    }
+    assert_eq!(window(&mut reserve), [Call::Reactivate(3)]);
 }
