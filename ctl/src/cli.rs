@@ -155,10 +155,10 @@ pub enum SpecCommand {
     /// times are kept.
     ///
     /// With --recorded nothing is started, and the figures are not tried: they are those of a recording of the scheduler that was made before, here or on
-    /// another machine, as text. Of perf: perf sched record sleep 20, then perf script --ns -F +pid >FILE. Of trace-cmd: trace-cmd record -e sched_switch
-    /// -e sched_wakeup -e sched_wakeup_new sleep 20, then trace-cmd report >FILE. Of ftrace: the file trace, best with the option record-tgid. Where the
-    /// recording does not say which threads are of the process, only the one that has the process' number is looked at, and that is said. An hour of
-    /// it counts, at most; if the process begins in it, all but the first 2 seconds from there.
+    /// another machine, as text. Of perf: perf sched record sleep 20, then perf script --ns --show-lost-events -F +pid >FILE. Of trace-cmd: trace-cmd
+    /// record -e sched_switch -e sched_wakeup -e sched_wakeup_new sleep 20, then trace-cmd report >FILE. Of ftrace: the file trace, best with the option
+    /// record-tgid. Where the recording does not say which threads are of the process, only the one that has the process' number is looked at, and that
+    /// is said. An hour of it counts, at most; if the process begins in it, all but the first 2 seconds from there.
     ///
     /// Exit status 0: the line was printed; 1: it was not, and why: it ended before it was seen for 3 seconds, or did less than 20 bursts of work.
     Suggest {
@@ -194,6 +194,9 @@ impl Command {
             (None, Some(_), 1..) => {
                 "the argument '--pid <PID>' cannot be used with '[PROGRAM]...', but with '--recorded <FILE>'"
             }
+            (None, None, 2..) if has_late_recording(program) => {
+                "the option '--recorded <FILE>' goes before '[PROGRAM]' (what is behind it is the program's own; with '--' before it this may be, too)"
+            }
             (Some(_), _, 2..) => {
                 "the argument '--recorded <FILE>' can be used with one '[PROGRAM]' only, without arguments: nothing is started"
             }
@@ -207,6 +210,15 @@ impl Command {
             None => whole.error(ErrorKind::ArgumentConflict, wrong),
         })
     }
+}
+
+/// Whether what looks like our option stands behind the program, which would start it, perhaps as root, where nothing was to be started. After `--` it is its.
+fn has_late_recording(program: &[std::ffi::OsString]) -> bool {
+    let typed: Vec<_> = std::env::args_os().collect();
+    let before = typed.len().checked_sub(program.len() + 1).and_then(|at| typed.get(at));
+    let is_ours =
+        |word: &std::ffi::OsString| word == "--recorded" || word.as_encoded_bytes().starts_with(b"--recorded=");
+    before.is_none_or(|word| word != "--") && program.iter().skip(1).any(is_ours)
 }
 
 /// The whole command line, the policy's settings included.

@@ -174,6 +174,8 @@ fn spec_suggest_says_what_it_needs() {
         &["--recorded=x", "--pid=0", "true"],
         &["--recorded=x", "--pid=1", "--seconds=9", "true"],
         &["--recorded=x", "--pid=1", "true", "argument"],
+        &["true", "--recorded", "x", "--pid=1"],
+        &["true", "--recorded=x"],
     ] {
         let output = limelight(&[&["spec", "suggest"], wrong].concat());
         assert!(output.status.code() == Some(2) && output.stderr.starts_with(b"error: "), "{wrong:?}: {output:?}");
@@ -215,12 +217,15 @@ fn spec_suggest_reads_a_recording() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(
         value["untried"] == "it was recorded"
+            && value["unread"] == 0
             && value["recorded"] == true
             && value["attempts"] == serde_json::json!([])
     );
 
     let nobody = reason(&limelight(&["spec", "suggest", "--recorded", path, "--pid=71", "/nowhere/film"]));
     assert!(nobody.contains(path) && nobody.contains("process 71") && nobody.contains("70 (film)"), "{nobody}");
+    let two = limelight(&["spec", "suggest", "--recorded", path, "--pid=70", "/nowhere/film\n/usr/bin/env"]);
+    assert!(reason(&two).contains("no line can name the program /nowhere/film?/usr/bin/env"), "{two:?}");
     let folder = reason(&limelight(&["spec", "suggest", "--recorded", "/", "--pid=71", "/nowhere/film"]));
     assert!(folder.contains("it is a folder"), "{folder}");
     let none = reason(&limelight(&["spec", "suggest", "--recorded", "/nowhere/x", "--pid=71", "/nowhere/film"]));

@@ -8,6 +8,9 @@ use limelight_spec::suggest::{Stint, Verdict, judge, over};
 use limelight_spec::{Kind, tab};
 use proptest::prelude::*;
 
+/// What the command leaves out of a process that begins in a recording, in ns.
+const START_NS: u64 = 2_000_000_000;
+
 /// Gaps, waits and costs in µs, of a thread, and whether it went to sleep: what the kernel can report, in any order of sizes.
 fn stints() -> impl Strategy<Value = Vec<Stint>> {
     let one = (0_u64..200_000, 0_u64..50_000, 0_u64..60_000, 1_u32..4, any::<bool>(), any::<bool>());
@@ -70,16 +73,28 @@ fn switch() -> impl Strategy<Value = String> {
     )
 }
 
+/// Process 7 begins.
+fn begin() -> impl Strategy<Value = String> {
+    (0_u32..40_000, 0_u32..2).prop_map(|(ms, cpu)| {
+        format!(
+            "a-6 (6) [{cpu:03}] {}.{:03}: sched_wakeup_new: comm=a pid=7 prio=1 target_cpu=000",
+            ms / 1_000,
+            ms % 1_000
+        )
+    })
+}
+
 proptest! {
     /// No text makes the reading of a recording fail, and what is found in it can be judged: each stint has an end after its begin, in the recording.
     #[test]
-    fn any_recording_is_survived(lines in prop::collection::vec(prop_oneof![nearly_a_line(), switch(), any::<String>()], 0..60)) {
+    fn any_recording_is_survived(lines in prop::collection::vec(prop_oneof![nearly_a_line(), switch(), begin(), any::<String>()], 0..60)) {
         let mut recording = Recording::of(7);
         for line in &lines {
             recording.take(line.as_bytes());
         }
         if let Ok(recorded) = recording.end() {
-            let _ = judge(&recorded.stints, recorded.from_ns, recorded.to_ns);
+            let from_ns = recorded.from_ns + if recorded.has_begin { START_NS } else { 0 };
+            let _ = judge(&recorded.stints, from_ns, recorded.to_ns);
             for stint in &recorded.stints {
                 prop_assert!(stint.start_ns < stint.end_ns && stint.end_ns <= recorded.to_ns, "{recorded:?}");
             }

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use limelight_daemon::control::{SOCKET, ask};
 use limelight_daemon::view::Request;
 use limelight_record::{Recorder, Room};
+use limelight_spec::recorded::harmless;
 use limelight_spec::suggest::{BURSTS_LEAST, Finding, Seen, Step, Tried, Verdict, WATCH_LEAST, judge, over};
 use limelight_spec::{Kind, Source, Spec, Target};
 use serde_json::Value;
@@ -101,6 +102,7 @@ fn conclude(watch: &mut Watch<'_>, watched: &Watched, verdict: Verdict, seconds:
                 program,
                 seen,
                 lost: watch.lost(),
+                unread: 0,
                 is_recorded: false,
                 finding: Some(Finding { runtime: trial.runtime, ..finding }),
                 attempts: trial.attempts,
@@ -201,7 +203,17 @@ fn line_of(program: &Path, kind: Kind, runtime: Duration, period: Duration) -> R
         estimated: false,
         source: Source { file: PathBuf::new(), line: 0 },
     };
-    spec.to_tab().with_context(|| format!("{} is not UTF-8: no line can name it", program.display()))
+    let shown = harmless(&program.to_string_lossy());
+    let line = spec.to_tab().with_context(|| format!("{shown} is not UTF-8: no line can name it"))?;
+    // A path may end the line and begin another one, or be none that the kernel shows: what is printed has to be read as what was meant.
+    let read = limelight_spec::tab::parse(Path::new("suggest"), line.as_bytes());
+    let is_meant = |spec: &Spec| matches!(&spec.target, Target::Path(path) if path.as_os_str() == program.as_os_str());
+    if !read.complaints.is_empty() || read.specs.len() != 1 || !read.specs.iter().all(is_meant) {
+        bail!(
+            "no line can name the program {shown}: give its path as the kernel shows it, or name an app or a unit in TOML"
+        );
+    }
+    Ok(line)
 }
 
 fn starved(seen: &Seen) -> String {

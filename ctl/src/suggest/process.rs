@@ -139,11 +139,12 @@ impl Drop for Process {
 
 /// The file that `name` means, as the kernel shows it when it runs.
 pub fn found(name: &OsStr) -> Option<PathBuf> {
+    let file = |path: &Path| fs::canonicalize(path).ok().filter(|file| file.is_file());
     if Path::new(name).components().count() > 1 {
-        return fs::canonicalize(name).ok();
+        return file(Path::new(name));
     }
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).find_map(|folder| fs::canonicalize(folder.join(name)).ok().filter(|file| file.is_file()))
+    env::split_paths(&path).find_map(|folder| file(&folder.join(name)))
 }
 
 /// Who called sudo; `None`: nobody did.
@@ -218,6 +219,7 @@ mod tests {
         let none = error(Process::start(OsStr::new("no-such-program"), &[]));
         assert!(none.contains("no program no-such-program: give its path"), "{none}");
         assert!(error(Process::start(OsStr::new("/etc/passwd"), &[])).contains("cannot start /etc/passwd"));
+        assert!(error(Process::start(OsStr::new("/usr"), &[])).contains("cannot start /usr"));
         assert!(error(Process::running(4_194_305)).contains("there is no process 4194305"));
         let mut own = Process::running(std::process::id()).unwrap();
         assert!(own.is_alive());

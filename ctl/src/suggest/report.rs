@@ -19,6 +19,8 @@ pub struct Suggestion {
     pub seen: Seen,
     /// Stays on a CPU that were not seen; of a recording, events.
     pub lost: u64,
+    /// Lines of a recording that cannot be read.
+    pub unread: u64,
     /// It was not watched but recorded.
     pub is_recorded: bool,
     /// What was found; `None`: it is bound by the CPU.
@@ -68,9 +70,7 @@ impl Suggestion {
             sentences.push("even the last C that was tried was not always enough".to_owned());
         }
         if self.lost > 0 && self.is_recorded {
-            let more = "give it larger buffers, or record for shorter";
-            sentences
-                .push(format!("{} of the recording's events are missing: the figures may be wrong; {more}", self.lost));
+            sentences.push(missing(self.lost));
         } else if self.lost > 0 {
             sentences.push(format!("{} of its turns on a CPU were not seen: the figures may be too low", self.lost));
         }
@@ -111,6 +111,7 @@ impl Suggestion {
             "wanted_pct": tenths(self.seen.wanted * 100.0),
             "waited_pct": tenths(self.seen.waited() * 100.0),
             "lost": self.lost,
+            "unread": self.unread,
             "recorded": self.is_recorded,
             "attempts": self.attempts.iter().map(attempt).collect::<Vec<_>>(),
             "untried": self.untried,
@@ -127,6 +128,13 @@ pub fn seen(seen: &Seen) -> String {
         tenths(seen.watched.as_secs_f64()),
         tenths(seen.used * 100.0),
         tenths(seen.wanted * 100.0)
+    )
+}
+
+/// What is missing of a recording, in words.
+pub fn missing(lost: u64) -> String {
+    format!(
+        "{lost} of the recording's events are missing: the figures may be wrong; give it larger buffers, or record for shorter"
     )
 }
 

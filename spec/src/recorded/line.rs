@@ -18,8 +18,8 @@ pub enum Line<'a> {
     Event(Event<'a>),
     /// So many events are missing here, of this CPU if it says so.
     Lost(Option<u32>, u64),
-    /// It names such an event, but makes no sense.
-    Broken,
+    /// It names such an event, but makes no sense. On this CPU another thread may be now, if it says so.
+    Broken(Option<u32>),
     /// Something else.
     Other,
 }
@@ -73,17 +73,25 @@ pub fn read(line: &[u8]) -> Line<'_> {
             b"sched_switch" => switch,
             b"sched_wakeup" | b"sched_waking" => |rest| woken(rest).map(What::Woken),
             b"sched_wakeup_new" => |rest| woken(rest).map(What::New),
-            // The event of this line is another one, whatever stands around it.
-            _ if head(before).is_some() => return Line::Other,
+            // The event of this line is another one, whatever stands around it. A command's name may end in the same letters; what follows it is none.
+            _ if is_event(name) && head(before).is_some() => return Line::Other,
             _ => continue,
         };
-        if let (Some(head), Some(what)) = (head(before), read(rest)) {
+        let head = head(before);
+        let cpu = head.as_ref().map(|head| head.cpu).filter(|_| name == b"sched_switch");
+        if let (Some(head), Some(what)) = (head, read(rest)) {
             let Head { cpu, time_ns, thread, process } = head;
             return Line::Event(Event { cpu, time_ns, thread, process, what });
         }
-        other = Line::Broken;
+        if !matches!(other, Line::Broken(Some(_))) {
+            other = Line::Broken(cpu);
+        }
     }
     other
+}
+
+fn is_event(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_')
 }
 
 /// `CPU:2 [LOST 5 EVENTS]` of ftrace, `CPU:2 [5 EVENTS DROPPED]` of trace-cmd, either without a number where nobody counted; `PERF_RECORD_LOST lost 5`
@@ -95,7 +103,8 @@ fn lost(line: &[u8]) -> Option<(Option<u32>, u64)> {
         let (written, _) = digits(rest.strip_prefix(b"/")?)?;
         return (written > kept).then(|| (None, written - kept));
     }
-    if let Some(at) = places(line, b"PERF_RECORD_LOST").next() {
+    // A file that a program names may have the same name: before that stands no time.
+    if let Some(at) = places(line, b"PERF_RECORD_LOST").find(|&at| head(&line[..at]).is_some()) {
         let words = line[at..].split(u8::is_ascii_whitespace);
         return Some((None, words.filter_map(whole).next().unwrap_or(1)));
     }
