@@ -337,35 +337,39 @@ static void enqueue_coop(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* How many more can be rescued in this look. Only the timer's callback reads and writes it, which runs on one CPU at a time. */
+static u32 rescues_left;
+
 /*
- * Move @p ahead of its class if it has waited longer than rescue_after_ns, which takes one of *@room; how long that is, or 0. In the queue of a
+ * Move @p ahead of its class if it has waited longer than rescue_after_ns, which takes one of those left; how long that is, or 0. In the queue of a
  * single CPU it stays, as the first there.
  */
-static u64 rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 now, u32 *room)
+static u64 rescue_if_late(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *tctx, u64 now)
 {
 	u64 since = tctx->queued_at_ns;
 
 	if (!since || now < since + rescue_after_ns)
 		return 0;
 	if (waiting_class(tctx) != RESCUED && move_waiting(it, p, tctx, RESCUED, rescued_vtime(p, tctx, since))) {
-		--*room;
+		--rescues_left;
 		count(LL_STAT_rescues);
 	}
 	return now - since;
 }
 
 /*
- * Rescue who has waited too long in @queue, *@room of them at most; the longest that anybody has waited there, as far as was looked, or 0. The
- * whole queue is gone through where few have: in 0.3 us of the laboratory's CPU for each that waits.
+ * Rescue who has waited too long in @queue, as many as are left; the longest that anybody has waited there, as far as was looked, or 0. The
+ * whole queue is gone through where few have: in 0.3 us of the laboratory's CPU for each that waits. Not static: so the verifier looks at it once,
+ * not in each turn of the loops over queues.
  */
-static u64 rescue_from(u64 queue, u64 now, u32 *room)
+__weak u64 rescue_from(u64 queue, u64 now)
 {
 	u64 since = bpf_jiffies64() - rescue_after_ns * (CONFIG_HZ ?: HZ_MIN) / NS_PER_S + 1;
 	struct task_struct *p;
 	struct task_ctx *tctx;
 	u64 longest = 0, waited;
 
-	if (!*room || !scx_bpf_dsq_nr_queued(queue))
+	if (!rescues_left || !scx_bpf_dsq_nr_queued(queue))
 		return 0;
 	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, queue, 0) {
@@ -373,17 +377,20 @@ static u64 rescue_from(u64 queue, u64 now, u32 *room)
 		if ((s64)(since - p->scx.runnable_at) < 0)
 			continue;
 		tctx = task_ctx_of(p);
-		waited = tctx ? rescue_if_late(BPF_FOR_EACH_ITER, p, tctx, now, room) : 0;
+		waited = tctx ? rescue_if_late(BPF_FOR_EACH_ITER, p, tctx, now) : 0;
 		longest = longer(longest, waited);
-		if (!*room)
+		if (!rescues_left)
 			break;
 	}
 	bpf_rcu_read_unlock();
 	return longest;
 }
 
-/* How long who is first in @queue, of the rescued, has waited. Not just the very first: some are there by what they are (enqueue_in_class()). */
-static u64 longest_of_rescued(u64 queue, u64 now)
+/*
+ * How long who is first in @queue, of the rescued, has waited. Not just the very first: some are there by what they are (enqueue_in_class()). Not
+ * static, for the verifier's sake, either.
+ */
+__weak u64 longest_of_rescued(u64 queue, u64 now)
 {
 	struct task_struct *p;
 	struct task_ctx *tctx;
@@ -402,15 +409,15 @@ static u64 longest_of_rescued(u64 queue, u64 now)
 	return longest;
 }
 
-/* Look at all queues once; what is left of *@room for who has waited too long. The longest that anybody has, or 0. */
-static u64 rescue_from_all(u64 now, u32 *room)
+/* Look at all queues once, for who has waited too long. The longest that anybody has, or 0. */
+static u64 rescue_from_all(u64 now)
 {
 	u64 longest = 0;
 	u32 class, i;
 
 	bpf_for(i, 0, nr_llcs) {
 		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
-			longest = longer(longest, rescue_from(shared_queue(i, class), now, room));
+			longest = longer(longest, rescue_from(shared_queue(i, class), now));
 		longest = longer(longest, longest_of_rescued(rescue_queue(i), now));
 	}
 	bpf_for(i, 0, nr_cpus) {
@@ -418,7 +425,7 @@ static u64 rescue_from_all(u64 now, u32 *room)
 			break;
 		bpf_for(class, LL_CLASS_HUCIN, LL_NR_CLASSES)
 			if (own_waiting(cpu_ctx_of(i), class))
-				longest = longer(longest, rescue_from(pinned_queue(i, class), now, room));
+				longest = longer(longest, rescue_from(pinned_queue(i, class), now));
 	}
 	return longest;
 }
@@ -449,19 +456,19 @@ static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 {
 	u64 now = now_in_timer(look_at_ns), longest;
 	struct cpu_ctx *cctx = cpu_ctx_of(bpf_get_smp_processor_id());
-	u32 room = MAX_RESCUES_AT_ONCE;
 
 	if (looks_later(cctx)) {
 		look_in(timer, PUT_OFF_NS, now);
 		return 0;
 	}
+	rescues_left = MAX_RESCUES_AT_ONCE;
 	cctx->goes_through_queues = 1;
-	longest = rescue_from_all(now, &room);
+	longest = rescue_from_all(now);
 	cctx->goes_through_queues = 0;
 	share_now_pm = longest > overdue_after_ns && share_pm < SHARE_OVERDUE_PM ? SHARE_OVERDUE_PM : share_pm;
 	/* Two looks after it was rescued it should have run. */
 	rescue_first = longest > rescue_after_ns + 2 * rescue_period_ns;
-	look_in(timer, room ? rescue_period_ns : RESCUE_MORE_NS, now);
+	look_in(timer, rescues_left ? rescue_period_ns : RESCUE_MORE_NS, now);
 	return 0;
 }
 
