@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A table for people from the same values that `--json` prints.
 
+pub use limelight_spec::printable;
 use serde_json::Value;
 
 /// One column: the field of the JSON it shows, its head, and how a value is written.
@@ -33,11 +34,6 @@ pub fn plain(value: &Value) -> String {
         Value::Bool(false) | Value::Null => "-".to_owned(),
         other => other.to_string(),
     }
-}
-
-/// A name that another program chose, without what would steer a terminal.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The table, a line for each row, heads first.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::model::Spec;
+use crate::text::printable;
 
 /// Complaints kept of one file. A file of another kind, under a name of ours, would fill the journal otherwise.
 const MAX_PER_FILE: usize = 100;
@@ -36,8 +37,8 @@ impl Complaint {
     }
 
     fn place(&self) -> String {
-        // The name comes from a folder's listing: it may not steer a terminal.
-        let file: String = self.file.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        // The name comes from a folder's listing.
+        let file = printable(&self.file.to_string_lossy());
         if self.line == 0 { file } else { format!("{file}:{}", self.line) }
     }
 }

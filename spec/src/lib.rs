@@ -23,9 +23,11 @@ pub mod recorded;
 mod specs;
 pub mod suggest;
 pub mod tab;
+mod text;
 pub mod toml;
 
 pub use complaint::{Complaint, Found};
 pub use model::{Kind, Source, Spec, Target};
 pub use places::{Places, Trust};
 pub use specs::{Loaded, MAX_SPECS, Specs};
+pub use text::printable;

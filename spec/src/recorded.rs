@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use thiserror::Error;
 
 use crate::suggest::Stint;
+use crate::text::printable;
 use line::{Event, Left, Line, What};
 
 /// Stays of the process on a CPU, at most: 34 MB, 50 while they grow. A program that plays makes some hundred a second.
@@ -433,16 +434,7 @@ impl Recording {
 }
 
 fn shown(name: &[u8]) -> String {
-    harmless(&String::from_utf8_lossy(&name[..name.len().min(16)]))
-}
-
-/// Words of somebody else's: they may not steer a terminal, nor turn what stands around them.
-#[must_use]
-pub fn harmless(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { '?' } else { c }).collect()
+    printable(&String::from_utf8_lossy(&name[..name.len().min(16)]))
 }
 
 #[cfg(test)]

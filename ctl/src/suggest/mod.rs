@@ -18,9 +18,8 @@ use anyhow::{Context, Result, bail};
 use limelight_daemon::control::{SOCKET, ask};
 use limelight_daemon::view::Request;
 use limelight_record::{Recorder, Room};
-use limelight_spec::recorded::harmless;
 use limelight_spec::suggest::{BURSTS_LEAST, Finding, Seen, Step, Tried, Verdict, WATCH_LEAST, judge, over};
-use limelight_spec::{Kind, Source, Spec, Target};
+use limelight_spec::{Kind, Source, Spec, Target, printable};
 use serde_json::Value;
 
 use process::Process;
@@ -203,7 +202,7 @@ fn line_of(program: &Path, kind: Kind, runtime: Duration, period: Duration) -> R
         estimated: false,
         source: Source { file: PathBuf::new(), line: 0 },
     };
-    let shown = harmless(&program.to_string_lossy());
+    let shown = printable(&program.to_string_lossy());
     let line = spec.to_tab().with_context(|| format!("{shown} is not UTF-8: no line can name it"))?;
     // A path may end the line and begin another one, or be none that the kernel shows: what is printed has to be read as what was meant.
     let read = limelight_spec::tab::parse(Path::new("suggest"), line.as_bytes());

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use limelight_spec::Kind;
-use limelight_spec::recorded::{Recorded, Recording, harmless};
+use limelight_spec::recorded::{Recorded, Recording};
 use limelight_spec::suggest::{BURSTS_LEAST, Seen, Verdict, WATCH_LEAST, judge};
+use limelight_spec::{Kind, printable};
 
 use super::process::found;
 use super::report::{self, Suggestion, tell};
@@ -92,7 +92,7 @@ fn also(recorded: &Recorded, mut notes: Vec<String>) -> String {
 
 /// A path, for a terminal.
 fn shown(path: &Path) -> String {
-    harmless(&path.to_string_lossy())
+    printable(&path.to_string_lossy())
 }
 
 /// A path, for a shell.
