@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The scheduler's arithmetic, compiled for the host: each check is a rule that the BPF callbacks rely on. See math_host.rs. */
 #include <stdint.h>
-#include <stdio.h>
+
+#include "host/check.h"
 
 typedef uint8_t u8;
 typedef uint16_t u16;
@@ -17,18 +18,6 @@ typedef int64_t s64;
 #include "../bpf/math/bucket.h"
 
 #define MS 1000000ULL
-
-static int failures;
-
-#define CHECK(condition, ...)                                                              \
-	do {                                                                               \
-		if (!(condition)) {                                                        \
-			failures++;                                                        \
-			printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);             \
-			printf(__VA_ARGS__);                                               \
-			putchar('\n');                                                     \
-		}                                                                          \
-	} while (0)
 
 static u64 random_state = 88172645463325252ULL;
 

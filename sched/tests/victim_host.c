@@ -4,8 +4,9 @@
  * the functions themselves, which victim_host.rs has put into victim_rule.h, with the little of BPF that they need. See there.
  */
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "host/check.h"
 
 #include "../../abi/include/sched_abi.h"
 #include "../bpf/math/reserve.h"
@@ -26,18 +27,6 @@ static struct reservation *reservation_of(u32 number)
 #define bpf_for(i, from, to) for ((i) = (from); (i) < (to); (i)++)
 
 #include "victim_rule.h"
-
-static int failures;
-
-#define CHECK(condition, ...)                                                              \
-	do {                                                                               \
-		if (!(condition)) {                                                        \
-			failures++;                                                        \
-			printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);             \
-			printf(__VA_ARGS__);                                               \
-			putchar('\n');                                                     \
-		}                                                                          \
-	} while (0)
 
 enum { HOME = 1 };
 

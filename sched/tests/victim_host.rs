@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
+mod host;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// What the rule is made of: where it stands, and how it begins. It ends with a line that begins with a brace.
 const PARTS: &[(&str, &str)] = &[
@@ -30,20 +31,7 @@ fn part(folder: &Path, (name, begin): (&str, &str)) -> String {
 /// person last; who may not be revoked never does, however much it took.
 #[test]
 fn who_loses_its_reservation_is_who_the_rule_names() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let rule: String = PARTS.iter().map(|&one| part(&tests.join("../bpf"), one)).collect();
-    fs::write(folder.join("victim_rule.h"), rule).unwrap();
-    let program = folder.join("victim_host");
-    let compiled = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-O1", "-I"])
-        .arg(folder)
-        .arg("-o")
-        .arg(&program)
-        .arg(tests.join("victim_host.c"))
-        .output()
-        .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    let ran = Command::new(&program).output().unwrap();
-    assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let rule: String = PARTS.iter().map(|&one| part(&host::tests().join("../bpf"), one)).collect();
+    fs::write(host::folder().join("victim_rule.h"), rule).unwrap();
+    host::keeps_its_rules("victim_host");
 }
