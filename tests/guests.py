@@ -126,6 +126,15 @@ class Guest:
         # One that has ended is there until its parent asks for it, and the laboratory's agent does not.
         return f"grep -qs '^State:[[:space:]][^ZX]' /proc/{pid}/status"
 
+    def uptime_s(self) -> float:
+        """Seconds since the machine began, by its own clock."""
+        return float(self.check("cut -d' ' -f1 /proc/uptime"))
+
+    def start_x_server(self, command: str, display: str) -> None:
+        """Starts an X server under coop-run, beside the machine's own, and waits until it answers."""
+        self.background(f"coop-run {command} {display} -ac -nolisten tcp")
+        self.wait_for(lambda: self.run(f"DISPLAY={display} xdpyinfo >/dev/null").status == 0, "the X server is up")
+
     def status(self) -> dict:
         """limelight status --json."""
         return json.loads(self.check(["limelight", "status", "--json"]))

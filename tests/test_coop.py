@@ -34,10 +34,6 @@ def _play(guest: Guest, kind: str, count: int, *programs: str) -> list[dict]:
     return guest.script("adaptive", kind, count, *programs)
 
 
-def _uptime_s(guest: Guest) -> float:
-    return float(guest.check("cut -d' ' -f1 /proc/uptime"))
-
-
 def _assert_timely(player: dict) -> None:
     assert 0 <= player["until_kept_ns"] <= UNTIL_KEPT_S * 1e9
     assert player["kept"] >= KEPT * player["timers"] > 0
@@ -482,10 +478,10 @@ def test_players_outlive_the_daemon(guest: Guest) -> None:
     guest.background(f"sh -c 'adaptive --seconds={OUTLIVES_S} >/run/test/played'")
     guest.check("sleep 2")
     guest.check(f"kill -9 {daemon}")
-    killed_s = _uptime_s(guest)
+    killed_s = guest.uptime_s()
     guest.check("until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.05; done")
     guest.start_limelight()
-    without_s = _uptime_s(guest) - killed_s
+    without_s = guest.uptime_s() - killed_s
     guest.check("until [ -s /run/test/played ]; do sleep 0.1; done")
     kept = float(guest.check("""python3 -c 'import json; s = json.load(open("/run/test/played")); print(s["kept"] / s["timers"])'"""))
     print(kept, without_s)

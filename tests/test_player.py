@@ -27,8 +27,7 @@ def _begin(guest: Guest, load: str) -> None:
     for film in prepare(["player-films"], ROOT, cache.root(), print):
         guest.machine.put(film)
     guest.start_limelight()
-    guest.background(f"coop-run Xvfb {DISPLAY} -screen 0 1280x720x24 -ac -nolisten tcp")
-    guest.wait_for(lambda: guest.run(f"DISPLAY={DISPLAY} xdpyinfo >/dev/null").status == 0, "the X server is up")
+    guest.start_x_server("Xvfb -screen 0 1280x720x24", DISPLAY)
     # Who is covered by others is seen by nobody, and has not the class of who is: a window manager puts them side by side.
     guest.background(f"env DISPLAY={DISPLAY} openbox")
     guest.wait_for(lambda: "window id" in guest.run(f"DISPLAY={DISPLAY} xprop -root _NET_SUPPORTING_WM_CHECK").stdout, "the window manager is up")

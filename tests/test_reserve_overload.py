@@ -46,13 +46,9 @@ def _wait_until_admitted(guest: Guest, names: set[str]) -> None:
     guest.wait_for(lambda: _states(guest) == dict.fromkeys(names, "admitted"), "all are admitted", 60)
 
 
-def _uptime_s(guest: Guest) -> float:
-    return float(guest.check("cut -d' ' -f1 /proc/uptime"))
-
-
 def _after_s(guest: Guest, begun_s: float, held: dict) -> float:
     """How long after `begun_s` it came to the state that it has, at least: that is told in whole seconds."""
-    return _uptime_s(guest) - held["since_s"] - 1 - begun_s
+    return guest.uptime_s() - held["since_s"] - 1 - begun_s
 
 
 def _revoked(guest: Guest) -> dict:
@@ -73,7 +69,7 @@ def test_who_may_not_be_revoked_keeps_its_reservation_though_it_takes_most(guest
     _wait_until_admitted(guest, {"firm", "large", "small"})
     # What each used is of the last four seconds: of its start nothing is left.
     guest.check(f"sleep {WINDOW_S}")
-    begun_s = _uptime_s(guest)
+    begun_s = guest.uptime_s()
     guest.check(f"kill -CONT {' '.join(map(str, pids))}; sleep 0.5")
     # A period that it was stopped in has been late.
     before, = (held for held in listed(guest) if held["name"] == "firm")
@@ -142,7 +138,7 @@ def test_who_is_paged_out_is_given_back_when_there_is_memory_for_it(guest: Guest
     assert view["reservations"][0]["short"]["paged_out_kb"] >= PAGED_OUT_MB * 1024
     for said in (told, text):
         assert "MiB of its process are paged out and" in said and "MiB are available: it has to wait until that fits in" in said
-    begun_s = _uptime_s(guest)
+    begun_s = guest.uptime_s()
     guest.check(GIVE_MEMORY)
     guest.wait_for(lambda: _states(guest) == {"paged": "admitted"}, "it has its reservation again", 30)
     assert _after_s(guest, begun_s, listed(guest)[0]) <= 2 * WINDOW_S

@@ -31,15 +31,19 @@ PLAYER_FILM_S = 20
 ENCODING = ("-c:v", "mpeg4", "-q:v", "4", "-threads", "1", "-bitexact", "-flags:v", "+bitexact")
 
 
+def _once(kept: Path, name: str, make: Callable[[], None]) -> Path:
+    """`kept`, made where it is not there yet: of two that ask at once for the first time, as ./demo's machines or a test and an experiment, one makes it."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with lock(kept.with_suffix(".lock"), name):
+        if not kept.exists():
+            make()
+    return kept
+
+
 def _film(name: str, home: Path, say: Callable[[str], None]) -> Path:
     recipe = " ".join([FILMS[name], *ENCODING])
     kept = home / "assets" / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}" / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    # Of two machines that begin at once for the first time, as ./demo's, one makes it.
-    with lock(kept.parent / "lock", name):
-        if not kept.exists():
-            _make_film(name, kept, say)
-    return kept
+    return _once(kept, name, lambda: _make_film(name, kept, say))
 
 
 def _make_film(name: str, kept: Path, say: Callable[[str], None]) -> None:
@@ -57,12 +61,7 @@ def _player_films(root: Path, cache: Path, say: Callable[[str], None]) -> list[P
     player.build()
     recipe = root / "examples" / "player" / "make-films"
     kept = cache / "assets" / hashlib.sha256(recipe.read_bytes() + str(PLAYER_FILM_S).encode()).hexdigest()[:16]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    # As above: of a test and an experiment that begin at once one makes them.
-    with lock(kept.with_suffix(".lock"), "the player's films"):
-        if not kept.exists():
-            _make_player_films(recipe, kept, say)
-    return sorted(kept.glob("*.mkv"))
+    return sorted(_once(kept, "the player's films", lambda: _make_player_films(recipe, kept, say)).glob("*.mkv"))
 
 
 def _make_player_films(recipe: Path, kept: Path, say: Callable[[str], None]) -> None:
