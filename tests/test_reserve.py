@@ -177,6 +177,24 @@ def test_a_login_of_roots_is_not_locked_out_and_lasts_for_two_seconds_of_cpu(gue
     assert 1.5 <= seen["burnt_s"] <= 3
 
 
+@pytest.mark.parametrize("flags", ["R", "-"])
+def test_a_login_goes_before_reservations_that_may_be_revoked_and_before_no_others(guest: Guest, flags: str) -> None:
+    """Beside one that never sleeps and is promised 70 ms in every 100, root's login starts fifty programs in twice the time that it takes alone if that may
+    be revoked, and a user's of the same program does not; if it may not be, it has its 70 % all the while. Once a login has had its 2 s it has to wait."""
+    guest.start_limelight()
+    install(guest, "promised")
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
+    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", f"/usr/local/bin/promised:Iact:70:100:{flags}:-:-")
+    seen = guest.script("login", "/usr/local/bin/promised", "0", "100000", "200")
+    print(seen)
+    # Behind 70 % a login has 30, and takes 3.3 times as long.
+    assert (seen["root_s"] <= 2 * seen["idle_s"]) == (flags == "R")
+    assert seen["user_s"] >= 2 * seen["idle_s"]
+    # Of 6 s: 2 s as a login and 15 % of the rest, 2.6; or 30 %, 1.8. A period and a slice more or less.
+    assert (2.3 <= seen["burnt_s"] <= 3) if flags == "R" else seen["burnt_s"] <= 2
+    assert (3 <= seen["load_s"] <= 3.7) if flags == "R" else seen["load_s"] >= 0.7 * 5.9
+
+
 #: Works for some 5 ms, then executes $1, which executes it again: for 4 s.
 AGAIN = """
 read now rest </proc/uptime

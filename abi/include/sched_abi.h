@@ -111,7 +111,7 @@ struct ll_file {
 /* Flags of a specification (Redline, section 3). */
 enum ll_spec_flags {
 	LL_SPEC_INHERITABLE = 1u << 0,	/* I: a child that executes nothing of its own specification gets one, too */
-	LL_SPEC_REVOCABLE = 1u << 1,	/* R: it may be taken back when there is too much load, and comes after the rest then */
+	LL_SPEC_REVOCABLE = 1u << 1,	/* R: it may be taken back when there is too much load, and comes after the rest then, and after logins */
 	LL_SPEC_BEST_EFFORT = 1u << 2,	/* type BE: it wants no reservation, and inherits none */
 	LL_SPEC_LOGIN = 1u << 3,	/* L: root's processes of it and those that they start are of class HUCOUT for a while */
 	LL_SPEC_INTERACTIVE_PARENT = 1u << 4,	/* P: only for who was executed by an interactive process, its child or grandchild soon */

@@ -179,9 +179,9 @@ def _end_bomb(way: Ssh | Console, bomb: desk.Group, until_s: float) -> tuple[boo
 
 def measure(way: str, bomb: str, load: str, count: int, patience_s: int, seed: int) -> tuple[dict, dict]:
     """How long a new login takes beside a bomb of `count` processes, and ending that; who is not through after `patience_s` is locked out."""
-    if way not in WAYS or bomb not in ("best-effort", "interactive"):
-        raise desk.MeasureError(f"way is '{way}' and bomb '{bomb}': use ssh or console, best-effort or interactive")
-    specs.write([*TOOLS, *([specs.Spec(*redline.BOMB)] if bomb == "interactive" else [])])
+    if way not in WAYS:
+        raise desk.MeasureError(f"way is '{way}': use {' or '.join(WAYS)}")
+    specs.write([*TOOLS, *redline.specs_of_bomb(bomb)])
     there = WAYS[way]()
     group = None
     try:

@@ -30,8 +30,10 @@ FIND_S = 0.5
 FORKS_PER_S = 400
 #: From there on a reaction is one that a person waits for.
 SLOW_NS = 100_000_000
-#: The interactive bomb's specification: section 8.1. Each child inherits it.
-BOMB = ("hogs", 10, 100, "I")
+#: The specifications that a bomb may have: section 8.1, which does not say whether they may be revoked. Each child inherits its.
+BOMBS: dict[str, list[specs.Spec]] = {
+    "best-effort": [], "interactive": [specs.Spec("hogs", 10, 100, "I")], "revocable": [specs.Spec("hogs", 10, 100, "IR")],
+}
 #: A bomb's processes wait until all are there, so that it has its size whatever the scheduler; or each begins when it is forked.
 LAUNCH = {"together": (), "at-once": ("--at-once",)}
 
@@ -123,13 +125,18 @@ def play(seconds: int, is_typed: bool, disturb: Callable[[Stage], dict[str, floa
     return Seen(seen, keys, began_ns, seconds, disturbance)
 
 
+def specs_of_bomb(bomb: str) -> list[specs.Spec]:
+    """What each process of a bomb of that kind is promised."""
+    if bomb not in BOMBS:
+        raise desk.MeasureError(f"bomb is '{bomb}': use {', '.join(BOMBS)}")
+    return BOMBS[bomb]
+
+
 def measure_bomb(bomb: str, launch: str, load: str, count: int, seconds: int, seed: int) -> tuple[dict, dict]:
     """A film and an editor beside a fork bomb of `count` processes in all, which ends itself after `seconds`."""
     if launch not in LAUNCH:
         raise desk.MeasureError(f"launch is '{launch}': use {' or '.join(LAUNCH)}")
-    if bomb not in ("best-effort", "interactive"):
-        raise desk.MeasureError(f"bomb is '{bomb}': use best-effort or interactive")
-    specs.write([*specs.DESKTOP, *([specs.Spec(*BOMB)] if bomb == "interactive" else [])])
+    specs.write([*specs.DESKTOP, *specs_of_bomb(bomb)])
 
     def explode(stage: Stage) -> dict[str, float]:
         group = start_all(load, count, seed, *LAUNCH[launch], "--seconds", str(seconds))

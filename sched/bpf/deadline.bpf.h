@@ -25,6 +25,10 @@
  * meanwhile. Where no more is promised than there is, all have theirs by earliest deadline, and nobody comes after. Under a policy without HuC
  * all are of class OTHER, and only who may not be revoked is before the others.
  *
+ * The same ones come after the others while a login has something to do, anywhere (login.bpf.h), and where a HuC task wants the CPU then, they
+ * go by their class, as if they held nothing. Who came to wait before that is looked at when it is the first, 8 at a time, in some milliseconds if
+ * all are such; who came meanwhile stays behind until it has run. What they do not use so is no load.
+ *
  * What runs on a reservation is charged in its class, and does not move that's clock. It does not get further ahead of that than a slice
  * takes (after_turn()): beside 2,000 others it would not come back into its class for a minute.
  */
@@ -36,9 +40,6 @@ enum {
 	MAX_STALE_AT_ONCE = 8,
 	SEEK_AGAIN_NS = 50000,		/* where it is not found in its queue for good, that is 4 % of the CPU in the laboratory */
 };
-
-/* The deadlines of those that come after all others in an overload are later by this, an hour: a period is 10 s at most. */
-#define AFTER_OTHERS_NS (1ULL << 42)
 
 /* Is the task of @tctx, with @r, one that makes room in an overload? */
 static bool makes_room(const struct ll_reservation *r, const struct task_ctx *tctx)
@@ -56,8 +57,8 @@ static u32 least_use_us(const struct ll_reservation *r)
 }
 
 /*
- * Does a task that makes room, with @number, come after the others that are entitled to its home? More is promised there than there is, and there
- * is an overload, or one begins with it. Not static: so the verifier looks at it once.
+ * Does a task that makes room, with @number, come after the others that are entitled to its home? A login is about; or more is promised there than
+ * there is, and there is an overload, or one begins with it. Not static: so the verifier looks at it once.
  */
 __weak bool comes_after_others(u32 number, u64 now)
 {
@@ -69,6 +70,8 @@ __weak bool comes_after_others(u32 number, u64 now)
 
 	if (!reservation)
 		return false;
+	if (is_login_about(now))
+		return true;
 	r = &reservation->r;
 	home = cpu_ctx_of(r->home);
 	if (home->admitted_ppm <= LL_WHOLE_PPM)
@@ -136,9 +139,11 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 }
 
 /* Does what runs on @cctx make way for one of @rank? */
-static bool makes_way_for_rank(const struct cpu_ctx *cctx, u64 rank)
+static bool makes_way_for_rank(const struct cpu_ctx *cctx, u64 rank, u64 now)
 {
 	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD)
+		return false;
+	if (is_huc_class(cctx->class) && comes_after_huc(rank, now))
 		return false;
 	return !cctx->runs_rank || rank < cctx->runs_rank;
 }
@@ -151,7 +156,7 @@ static void announce_deadline(const struct task_ctx *tctx, u64 now)
 	u64 start;
 
 	if (tctx->reserve.queue == QUEUE_DEADLINES) {
-		if (makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES]))
+		if (makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES], now))
 			scx_bpf_kick_cpu(home, SCX_KICK_PREEMPT);
 		else if (cctx->class >= LL_NR_CLASSES)
 			scx_bpf_kick_cpu(home, SCX_KICK_IDLE);
@@ -227,9 +232,16 @@ static void submit_again(const struct task_struct *p, struct task_ctx *tctx, s32
 		announce_deadline(tctx, now);
 }
 
+/* Did the task of @tctx, with @r, come to wait as one of @rank before there was a login that it comes after now? */
+static bool has_fallen_back(const struct ll_reservation *r, const struct task_ctx *tctx, u64 rank, u64 now)
+{
+	return makes_room(r, tctx) && is_login_about(now) && !comes_after_huc(rank, now);
+}
+
 /* Take @p, of @item, which is the first of @cpu's deadlines. Where that is not what it was, put it right; false then. */
 static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 {
+	u64 rank = cpu_ctx_of(cpu)->first_release[QUEUE_DEADLINES];
 	struct task_ctx *tctx;
 	struct task_struct *p = task_of_item(item, &tctx);
 	struct ll_reservation *r;
@@ -242,7 +254,7 @@ static bool take_first_deadline(s32 cpu, u32 item, u64 now)
 	}
 	r = admitted_of(p, tctx);
 	waits_as = waiting_class(tctx);
-	is_its = r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES;
+	is_its = r && r->home == cpu && is_entitled(r, now) && waits_as < LL_NR_CLASSES && !has_fallen_back(r, tctx, rank, now);
 	if (is_its)
 		taken = take_from_queue(cpu, p, queue_of(p, tctx, waits_as, queue_cpu(p, tctx)), 0);
 	if (!taken) {
@@ -312,18 +324,25 @@ static u64 slice_until_deadline(const struct task_struct *p, struct task_ctx *tc
 	u64 first = cctx->reservations ? cctx->first_release[QUEUE_DEADLINES] : COOP_ABI_NEVER;
 	u64 start = cctx->reservations ? cctx->first_release[QUEUE_STARTS] : COOP_ABI_NEVER;
 	struct ll_reservation *r = admitted_of(p, tctx);
+	u64 rank;
+	bool behind;
 
 	cctx->runs_rank = 0;
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return slice_ns;
+	behind = huc_goes_first(cpu, tctx->class, now);
+	if (behind && first >= ranks_after_others(now))
+		first = COOP_ABI_NEVER;
 	if (r && r->home == cpu) {
-		if (is_entitled(r, now)) {
-			cctx->runs_rank = rank_of(r, tctx, now);
-			cctx->runs_latest_ns = latest_start(r, cctx->runs_rank);
+		rank = is_entitled(r, now) ? rank_of(r, tctx, now) : 0;
+		if (!rank) {
+			start = earlier(start, r->start_ns);
+		} else if (!behind || rank < ranks_after_others(now)) {
+			cctx->runs_makes_room = makes_room(r, tctx);
+			cctx->runs_latest_ns = latest_start(r, rank);
 			/* What it goes by is looked at again before it has taken much more than it did. */
 			slice_ns = makes_room(r, tctx) && cctx->admitted_ppm > LL_WHOLE_PPM && r->budget_ns > LL_SURGE_NS ? LL_SURGE_NS : r->budget_ns;
-		} else {
-			start = earlier(start, r->start_ns);
+			cctx->runs_rank = rank;
 		}
 	}
 	if (first != COOP_ABI_NEVER && (!cctx->runs_rank || first < cctx->runs_rank)) {
@@ -402,8 +421,8 @@ static bool is_next_by_deadline(const struct ll_reservation *r, const struct tas
 		return false;
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | (s32)r->home))
 		return false;
-	if (!makes_way_for_rank(cctx, rank))
-		return stays && cctx->runs_rank;
+	if (!makes_way_for_rank(cctx, rank, now))
+		return stays && cctx->runs_rank && !comes_after_huc(rank, now);
 	if (!stays || !waits_for_waker(r, rank, cctx, now))
 		*enq_flags = SCX_ENQ_PREEMPT;
 	else
@@ -488,6 +507,7 @@ static enum first_deadline find_first_deadline(const struct task_struct *prev, s
 {
 	struct ll_reservation *own = tctx ? admitted_of(prev, tctx) : NULL;
 	u64 own_rank = COOP_ABI_NEVER;
+	bool behind = huc_goes_first(cpu, tctx ? tctx->class : LL_NR_CLASSES, now);
 
 	start_periods(cpu, cctx, now);
 	if (own && (own->home != cpu || !is_entitled(own, now)))
@@ -496,6 +516,10 @@ static enum first_deadline find_first_deadline(const struct task_struct *prev, s
 		return NO_DEADLINE;
 	if (own && tctx)
 		own_rank = rank_of(own, tctx, now);
+	if (behind && own_rank >= ranks_after_others(now)) {
+		own_rank = ranks_after_others(now);
+		own = NULL;
+	}
 	if (cctx->coop_threads && can_wait_for_release(cpu, cctx, own, own_rank, now))
 		return NO_DEADLINE;
 	if (take_deadline(cpu, cctx, own_rank, now))

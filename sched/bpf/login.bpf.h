@@ -4,9 +4,13 @@
  * reservation gives: it is a chain of processes, most of which only hand something on, and beside a bomb each waited for its next period. So a
  * process of user 0 whose specification says that it is a way to log in, and what it starts, are of class HUCOUT for login_budget_ns of CPU.
  *
- * It is nothing that a user could use against others. Who is not root any more when it executes something, as a user's shell, is no login from then
- * on, and no child of a user's is one. A chain has one budget: a child begins with what its parent has left, and what it has used is taken from
- * that when it ends. So those that connect again and again have together what a server gets back in the meantime.
+ * What makes room in an overload by reservations does so for a login as well: a bomb whose processes are promised something would have R_max of the
+ * CPU before it.
+ *
+ * It is nothing that a user could use against others for long. Who is not root any more when it executes something, as a user's shell, is no login from
+ * then on, and no child of a user's is one; sshd's process for a user's session, which executes nothing, stays one. A chain has one budget: a child
+ * begins with what its parent has left, and what it has used is taken from that when it ends. So those that connect again and again have together what
+ * a server gets back in the meantime.
  *
  * Not locked: of what two children take from their parent at the same moment one may be lost.
  */
@@ -17,6 +21,41 @@ enum {
 	LOGIN_REFILL = 10,		/* its budget comes back in so many times the time */
 	LOGIN_LEAST_NS = 10000000,	/* and not in pieces of less than this */
 };
+
+/* The deadlines of reservations that come after all others are later by this, an hour: a period is 10 s at most. */
+#define AFTER_OTHERS_NS (1ULL << 42)
+
+/*
+ * Does a login with some of its budget left run or wait, on any CPU? Reservations that make room come after it then, and after the HuC classes
+ * (deadline.bpf.h). Such times are bounded, too, for all logins together: whoever connects again and again has login_first_ns, and a tenth of the time.
+ * Not static: so the verifier looks at it once.
+ */
+__weak bool is_login_about(u64 now)
+{
+	return login_seen_at_ns && (s64)(now - login_seen_at_ns) < LOGIN_SEEN_NS && login_first_ran_ns < login_first_ns;
+}
+
+/* Who comes after the others has a rank from this on. */
+static u64 ranks_after_others(u64 now)
+{
+	return now + AFTER_OTHERS_NS / 2;
+}
+
+/* Does one of @rank come after the HuC classes, where one of those wants the CPU? COOP_ABI_NEVER: nobody does. */
+static bool comes_after_huc(u64 rank, u64 now)
+{
+	return rank >= ranks_after_others(now) && is_login_about(now);
+}
+
+/* Do such reservations wait on @cpu, where one of @class runs or has just run? The same. */
+__weak bool huc_goes_first(s32 cpu, u32 class, u64 now)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (!is_login_about(now))
+		return false;
+	return is_huc_class(class) || (more_urgent_waits(cctx, LL_CLASS_OTHER) && now >= cctx->no_huc_until_ns);
+}
 
 static bool is_roots(struct task_struct *p)
 {

@@ -108,6 +108,8 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 		renew_first(p, tctx);
 	if (woken && tctx->login.is_one)
 		refill_login(tctx);
+	if (tctx->login.left_ns)
+		note_login();
 	refresh_rating(p, tctx);
 	/* Whose place it catches up with depends on where it stays. */
 	if (tctx->coop.cell)

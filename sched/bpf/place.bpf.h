@@ -15,8 +15,10 @@ static bool yields_to(const struct cpu_ctx *cctx, u32 class, u64 vtime)
 {
 	u32 running = cctx->class;
 
-	/* Who runs on a reservation makes way for an earlier rank only (deadline.bpf.h). */
-	if (running >= LL_NR_CLASSES || cctx->claim || cctx->runs_rank)
+	if (running >= LL_NR_CLASSES || cctx->claim)
+		return false;
+	/* Who runs on a reservation makes way for an earlier rank only; but one that makes room, for HuC tasks too while a login is about. */
+	if (cctx->runs_rank && !(cctx->runs_makes_room && is_huc_class(class) && is_login_about(scx_bpf_now())))
 		return false;
 	if (running != class)
 		return running > class;

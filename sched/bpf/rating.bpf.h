@@ -207,11 +207,27 @@ static __always_inline void refresh_rating(struct task_struct *p, struct task_ct
 		look_up_rating(p, tctx, epoch);
 }
 
+/*
+ * A login with some of its budget left runs, or waits from now on. How long there was one is counted for all together, and not locked: of what two CPUs
+ * count at the same moment one may be lost.
+ */
+static void note_login(void)
+{
+	u64 now = scx_bpf_now(), since_ns = now - login_seen_at_ns;
+
+	if (since_ns < LOGIN_SEEN_NS)
+		login_first_ran_ns += since_ns;
+	give_back_tenth(&login_first_ran_ns, &login_first_at_ns, now);
+	login_seen_at_ns = now;
+}
+
 /* Count what a login, or a child of it, has run; see login.bpf.h. */
 static void spend_login(struct task_ctx *tctx, u64 ran_ns)
 {
 	tctx->login.left_ns = tctx->login.left_ns > ran_ns ? tctx->login.left_ns - ran_ns : 0;
-	if (!tctx->login.left_ns)
+	if (tctx->login.left_ns)
+		note_login();
+	else
 		tctx->rating_epoch = 0;
 }
 

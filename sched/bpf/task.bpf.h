@@ -184,6 +184,7 @@ struct cpu_ctx {
 	u32 coop_homes;	/* cooperative threads that stay on this CPU */
 	u32 coop_threads;	/* and those of them that are in play: while there are none, nothing has to be asked about them */
 	u32 reservations;	/* those admitted here: while there are none, nothing has to be asked about deadlines */
+	u32 runs_makes_room;	/* while `runs_rank`: what runs may be revoked, and serves nobody (makes_room()) */
 	u64 runs_rank;	/* the running task's rank (rank_of()), where it runs on its reservation; else 0 */
 	u64 runs_latest_ns;	/* and until when that could have waited for others' releases */
 	u64 release_until_ns;	/* until when releases go before the first reservation that waits */
@@ -208,6 +209,16 @@ enum { RESCUED = LL_CLASS_KTHREAD };
 
 /* Somebody was rescued and has not run since: no release of class OTHER goes before them. Writer: the timer that looks for tasks that have waited. */
 u32 rescue_first;
+
+/* Logins that have some of their budget left (login.bpf.h): when one ran, or came to wait, last ... */
+u64 login_seen_at_ns;
+
+/* ... and for how long there was one, but for what has come back, and since when that is. */
+u64 login_first_ran_ns;
+u64 login_first_at_ns;
+
+/* Who has come to wait is noted when it runs at the latest: who goes first does soon. */
+enum { LOGIN_SEEN_NS = 100000000 };
 
 /* Cooperative threads that have a group, and those that are in play on any CPU. */
 u32 coop_grouped;

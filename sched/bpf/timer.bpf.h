@@ -102,6 +102,14 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	return preempt_by_first(cpu);
 }
 
+/* Does anybody wait who is entitled to @cctx, and goes before the HuC classes? */
+static bool is_anyone_entitled(const struct cpu_ctx *cctx, u64 now)
+{
+	u64 first = cctx->first_release[QUEUE_DEADLINES];
+
+	return first != COOP_ABI_NEVER && !comes_after_huc(first, now);
+}
+
 /*
  * Has the kernel thread of @tctx, which works for others and runs on @cctx, to make way for a HuC task that waits? Not one that holds what a HuC task
  * waits for, nor where somebody is entitled to the CPU: who waits for kernel threads (rule 1 in deadline.bpf.h) would wait for longer.
@@ -110,7 +118,7 @@ static bool makes_way_for_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx,
 {
 	if (!more_urgent_waits(cctx, LL_CLASS_OTHER) || now < cctx->no_huc_until_ns || is_huc_class(tctx->lock_class))
 		return false;
-	return !cctx->reservations || (cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER && cctx->first_release[QUEUE_STARTS] > now);
+	return !cctx->reservations || (!is_anyone_entitled(cctx, now) && cctx->first_release[QUEUE_STARTS] > now);
 }
 
 /*
@@ -252,7 +260,7 @@ static void shorten_kthread(s32 cpu, struct cpu_ctx *cctx, u64 now)
 static bool can_be_told_of_huc(const struct cpu_ctx *cctx, u64 now)
 {
 	return cctx->runs_worker && !cctx->huc_waits_at_ns && now >= cctx->no_huc_until_ns &&
-	       (!cctx->reservations || cctx->first_release[QUEUE_DEADLINES] == COOP_ABI_NEVER);
+	       (!cctx->reservations || !is_anyone_entitled(cctx, now));
 }
 
 /* A HuC task has come to wait for @cpu, where a kernel thread runs. A timer can be set on its own CPU only: elsewhere a dispatch does it. */

@@ -97,6 +97,9 @@ const volatile u64 kthread_waits_ns = 800000;
 /* For how much CPU a login is of class HUCOUT: as long as one is to take at most, beside whatever else there is. */
 const volatile u64 login_budget_ns = 2000000000;
 
+/* For how long reservations that make room come after logins, of all together; a tenth of the time comes back. 0 where nobody is rated. */
+const volatile u64 login_first_ns = 5000000000;
+
 /* And by how much it, or a reader of RCU, may be ahead of its class until it goes by its weight: more than what the kernel does in one go takes. */
 const volatile u64 kthread_ahead_ns = 100000000;
 

@@ -319,6 +319,10 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.other_slice_min_ns = settings.fair_slice_min_ns;
     rodata.coop_slack_ns = settings.coop_slack_ns;
     rodata.coop_ahead_ns = settings.coop_ahead_ns;
+    // There the person's own programs are of class OTHER, and would pay for each login.
+    if !settings.rates() {
+        rodata.login_first_ns = 0;
+    }
     Ok(())
 }
 

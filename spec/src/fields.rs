@@ -182,8 +182,9 @@ pub const FLAG_LETTERS: &str = "IRLP";
 
 /// What is allowed in `login`.
 const LOGIN_ALLOWED: &str = "true: a way for the administrator to log in: root's processes of this program and those \
-                             that they start are of class HUCOUT for 2 s of CPU, which come back in 20 s; false, the \
-                             default: they are not. Not for apps";
+                             that they start are of class HUCOUT for 2 s of CPU, which come back in 20 s, and go before \
+                             reservations that may be revoked, of who does not serve the person; false, the default: \
+                             they are not. Not for apps";
 
 /// What is allowed in `interactive_parent`.
 const INTERACTIVE_PARENT_ALLOWED: &str = "true: the entry counts only for who is executed by an interactive process, or \

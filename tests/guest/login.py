@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs /usr/local/bin/way, a shell that a specification calls a way to log in, beside a hundred that spin. Prints how long root's and a user's chain
-of fifty programs takes it, how long root's on the idle machine, in s, and how much CPU one of root's that never sleeps has in SECONDS."""
+"""Runs /usr/local/bin/way, a shell that a specification calls a way to log in, beside a hundred that spin, or beside the command that is given, which
+holds a reservation. Prints how long root's and a user's chain of fifty programs takes it, how long root's on the idle machine, in s, and how much CPU
+one of root's that never sleeps has in SECONDS; and of the command's, how much it has in that time."""
 
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,8 @@ WAY = "/usr/local/bin/way"
 CHAIN = "i=0; while [ $i -lt 50 ]; do i=$((i+1)); /bin/true; done"
 OTHERS = "100"
 SECONDS = 6
+#: Until the command's reservation is in force, and what it used before it had it is no surge any more.
+SETTLED_S = 6
 
 
 def took(*before: str) -> float:
@@ -21,23 +25,41 @@ def took(*before: str) -> float:
     return time.monotonic() - began
 
 
-def burnt() -> float:
-    """CPU of one that goes on and on."""
+def cpu_s(process: subprocess.Popen) -> float:
+    """What it has had."""
+    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def burnt(load: subprocess.Popen) -> dict[str, float]:
+    """CPU of one that goes on and on, and of the load meanwhile."""
+    before_s = cpu_s(load)
     program = subprocess.Popen([WAY, "-c", "while :; do :; done"])
     time.sleep(SECONDS)
-    used_ns = int(Path(f"/proc/{program.pid}/schedstat").read_text().split()[0])
+    seen = {"burnt_s": cpu_s(program), "load_s": cpu_s(load) - before_s}
     program.kill()
     program.wait()
-    return used_ns / 1e9
+    return seen
+
+
+def start() -> subprocess.Popen:
+    """What there is beside it."""
+    if sys.argv[1:]:
+        load = subprocess.Popen(sys.argv[1:])
+        time.sleep(SETTLED_S)
+    else:
+        load = subprocess.Popen(["hogs", "spinning", OTHERS], stdout=subprocess.PIPE)
+        load.stdout.readline()
+    return load
 
 
 def main() -> None:
     # Whoever measures is above them all, and what it starts is not.
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(10))
+    # Once for what comes from the disk.
+    took()
     seen = {"idle_s": took()}
-    load = subprocess.Popen(["hogs", "spinning", OTHERS], stdout=subprocess.PIPE)
-    load.stdout.readline()
-    seen |= {"root_s": took(), "user_s": took("runuser", "-u", "person", "--"), "burnt_s": burnt()}
+    load = start()
+    seen |= {"root_s": took(), "user_s": took("runuser", "-u", "person", "--")} | burnt(load)
     load.kill()
     print(json.dumps(seen))
 
