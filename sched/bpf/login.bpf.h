@@ -7,10 +7,10 @@
  * What makes room in an overload by reservations does so for a login as well: a bomb whose processes are promised something would have R_max of the
  * CPU before it.
  *
- * It is nothing that a user could use against others for long. Who is not root any more when it executes something, as a user's shell, is no login from
- * then on, and no child of a user's is one; sshd's process for a user's session, which executes nothing, stays one. A chain has one budget: a child
- * begins with what its parent has left, and what it has used is taken from that when it ends. So those that connect again and again have together what
- * a server gets back in the meantime.
+ * It is nothing that a user could use against others for long. Who is not root any more when it executes something, as a user's shell, is no login
+ * from then on, and no child of a user's is one; sshd's process for a user's session, which executes nothing, stays one. A chain has one budget: a
+ * child begins with what its parent has left, and what it has used is taken from that when it ends. So those that connect again and again have
+ * together what a server gets back in the meantime.
  *
  * Not locked: of what two children take from their parent at the same moment one may be lost.
  */
@@ -27,8 +27,8 @@ enum {
 
 /*
  * Does a login with some of its budget left run or wait, on any CPU? Reservations that make room come after it then, and after the HuC classes
- * (deadline.bpf.h). Such times are bounded, too, for all logins together: whoever connects again and again has login_first_ns, and a tenth of the time.
- * Not static: so the verifier looks at it once.
+ * (deadline.bpf.h). Such times are bounded, too, for all logins together: whoever connects again and again has login_first_ns, and a tenth of the
+ * time. Not static: so the verifier looks at it once.
  */
 __weak bool is_login_about(u64 now)
 {

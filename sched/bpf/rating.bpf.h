@@ -208,8 +208,8 @@ static __always_inline void refresh_rating(struct task_struct *p, struct task_ct
 }
 
 /*
- * A login with some of its budget left runs, or waits from now on. How long there was one is counted for all together, and not locked: of what two CPUs
- * count at the same moment one may be lost.
+ * A login with some of its budget left runs, or waits from now on. How long there was one is counted for all together, and not locked: of what two
+ * CPUs count at the same moment one may be lost.
  */
 static void note_login(void)
 {
