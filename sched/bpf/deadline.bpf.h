@@ -138,14 +138,19 @@ static void submit_reserved(const struct task_struct *p, struct task_ctx *tctx, 
 		tctx->reserve.queue = 0;
 }
 
-/* Does what runs on @cctx make way for one of @rank? */
-static bool makes_way_for_rank(const struct cpu_ctx *cctx, u64 rank, u64 now)
+/* Does what runs on @cpu make way for one of @rank? */
+static bool makes_way_for_rank(s32 cpu, u64 rank, u64 now)
 {
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
 	if (cctx->class >= LL_NR_CLASSES || cctx->class == LL_CLASS_KTHREAD)
 		return false;
-	if (is_huc_class(cctx->class) && comes_after_huc(rank, now))
+	if (rank >= ranks_after_others(now) && huc_goes_first(cpu, cctx->class, now))
 		return false;
-	return !cctx->runs_rank || rank < cctx->runs_rank;
+	if (!cctx->runs_rank || rank < cctx->runs_rank)
+		return true;
+	/* What runs may have begun before there was a login. */
+	return cctx->runs_makes_room && rank < ranks_after_others(now) && is_login_about(now);
 }
 
 /* @tctx has come to wait for @home: have that look, at once or when its period starts. */
@@ -156,7 +161,7 @@ static void announce_deadline(const struct task_ctx *tctx, u64 now)
 	u64 start;
 
 	if (tctx->reserve.queue == QUEUE_DEADLINES) {
-		if (makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES], now))
+		if (makes_way_for_rank(home, cctx->first_release[QUEUE_DEADLINES], now))
 			scx_bpf_kick_cpu(home, SCX_KICK_PREEMPT);
 		else if (cctx->class >= LL_NR_CLASSES)
 			scx_bpf_kick_cpu(home, SCX_KICK_IDLE);
@@ -421,7 +426,7 @@ static bool is_next_by_deadline(const struct ll_reservation *r, const struct tas
 		return false;
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | (s32)r->home))
 		return false;
-	if (!makes_way_for_rank(cctx, rank, now))
+	if (!makes_way_for_rank(r->home, rank, now))
 		return stays && cctx->runs_rank && !comes_after_huc(rank, now);
 	if (!stays || !waits_for_waker(r, rank, cctx, now))
 		*enq_flags = SCX_ENQ_PREEMPT;

@@ -233,7 +233,7 @@ static void submit_waiting(const struct task_struct *p, struct task_ctx *tctx)
 	if (!tctx->reserve.queue)
 		return;
 	cctx = cpu_ctx_of(tctx->reserve.queue_cpu);
-	if (tctx->reserve.queue == QUEUE_STARTS || makes_way_for_rank(cctx, cctx->first_release[QUEUE_DEADLINES], now))
+	if (tctx->reserve.queue == QUEUE_STARTS || makes_way_for_rank(tctx->reserve.queue_cpu, cctx->first_release[QUEUE_DEADLINES], now))
 		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_PREEMPT);
 	else
 		scx_bpf_kick_cpu(tctx->reserve.queue_cpu, SCX_KICK_IDLE);

@@ -215,7 +215,11 @@ static void note_login(void)
 {
 	u64 now = scx_bpf_now(), since_ns = now - login_seen_at_ns;
 
-	if (since_ns < LOGIN_SEEN_NS)
+	/* Another CPU's clock may be a little ahead. */
+	if ((s64)since_ns <= 0)
+		return;
+	/* Not beyond the bound: a tenth of the time would be for what is owed, for hours. */
+	if (since_ns < LOGIN_SEEN_NS && login_first_ran_ns < login_first_ns)
 		login_first_ran_ns += since_ns;
 	give_back_tenth(&login_first_ran_ns, &login_first_at_ns, now);
 	login_seen_at_ns = now;

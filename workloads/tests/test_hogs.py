@@ -51,7 +51,9 @@ class TestHogs(unittest.TestCase):
             pids = children(hogs.process.pid)
             self.assertEqual(len(pids), 2)
             # Until then it may have the gate before it, at which all wait.
+            until = time.monotonic() + 20
             while min(map(cpu_s, pids)) < 0.1:
+                self.assertLess(time.monotonic(), until)
                 time.sleep(0.05)
             before = [switches(pid) for pid in pids]
             time.sleep(0.5)
