@@ -143,6 +143,7 @@ struct ll_reservation {
 	u64 start_ns;		/* of the period that is under way, on the clock of scx_bpf_now(); may be in the future */
 	u64 deadline_ns;	/* and its end; 0: none has begun */
 	s64 budget_ns;		/* what is left of C in it */
+	u64 late_deadline_ns;	/* of the last period in which it came after all others, for an overload or a login */
 	u64 reserved_ns;	/* CPU that it got on the reservation, since it was admitted first */
 	u64 used_ns;		/* and altogether, what was left over by others, too */
 	u64 periods;		/* periods in which it wanted all of C */
@@ -247,7 +248,7 @@ _Static_assert(sizeof(struct ll_consents) == 136, "struct ll_consents crosses th
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
 _Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");
-_Static_assert(sizeof(struct ll_reservation) == 160, "struct ll_reservation crosses the boundary");
+_Static_assert(sizeof(struct ll_reservation) == 168, "struct ll_reservation crosses the boundary");
 _Static_assert(sizeof(struct ll_cpu_load) == 16, "struct ll_cpu_load crosses the boundary");
 _Static_assert(sizeof(struct ll_identify_args) == 24, "struct ll_identify_args crosses the boundary");
 _Static_assert(sizeof(struct ll_reserve_args) == 40, "struct ll_reserve_args crosses the boundary");

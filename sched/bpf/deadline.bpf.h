@@ -22,8 +22,9 @@
  * misses some, until load control has taken one back, a window later. So those that may be revoked and are of class OTHER come after the rest
  * while reservations take more than R_max, and each of them as soon as it takes more than it did where there is no room for that: what a task
  * goes by is its rank. It is mostly one of them that is to lose its reservation (victim_of()), and who serves the person does not pay for them
- * meanwhile. Where no more is promised than there is, all have theirs by earliest deadline, and nobody comes after. Under a policy without HuC
- * all are of class OTHER, and only who may not be revoked is before the others.
+ * meanwhile. Nor just afterwards: who has come after the others does so until its period ends, or it would have all that it lacks at once, by a
+ * deadline that is near. Where no more is promised than there is, all have theirs by earliest deadline, and nobody comes after. Under a policy
+ * without HuC all are of class OTHER, and only who may not be revoked is before the others.
  *
  * The same ones come after the others while a login has something to do, anywhere (login.bpf.h), and where a HuC task wants the CPU then, they
  * go by their class, as if they held nothing. Who came to wait before that is looked at when it is the first, 8 at a time, in some milliseconds if
@@ -56,24 +57,14 @@ static u32 least_use_us(const struct ll_reservation *r)
 	return first < second ? first : second;
 }
 
-/*
- * Does a task that makes room, with @number, come after the others that are entitled to its home? A login is about; or more is promised there than
- * there is, and there is an overload, or one begins with it. Not static: so the verifier looks at it once.
- */
-__weak bool comes_after_others(u32 number, u64 now)
+/* Is one that makes room, with @r, to come after the others that are entitled to its home? In an overload, or one begins with it. */
+static bool is_too_much(const struct ll_reservation *r, u64 now)
 {
-	struct reservation *reservation = reservation_of(number);
-	struct ll_reservation *r;
-	struct cpu_ctx *home;
+	struct cpu_ctx *home = cpu_ctx_of(r->home);
 	u32 running_ppm;
 	s64 ran_ns;
 
-	if (!reservation)
-		return false;
-	if (is_login_about(now))
-		return true;
-	r = &reservation->r;
-	home = cpu_ctx_of(r->home);
+	/* No more is promised than there is. */
 	if (home->admitted_ppm <= LL_WHOLE_PPM)
 		return false;
 	ran_ns = home->reserved_ns - home->reserved_until_ns;
@@ -88,6 +79,23 @@ __weak bool comes_after_others(u32 number, u64 now)
 		return false;
 	/* Not R_hi: others that take more all of a sudden are not in the load yet. As for who comes back (reactivate()). */
 	return ll_lacks_room(&home->load, r->bandwidth_ppm, window_use_us(r) / LL_LOAD_SAMPLES, load_low_ppm);
+}
+
+/*
+ * Does a task that makes room, with @number, come after the others that are entitled to its home? Once it does, to its period's end. Not static: so
+ * the verifier looks at it once.
+ */
+__weak bool comes_after_others(u32 number, u64 now)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct ll_reservation *r;
+
+	if (!reservation)
+		return false;
+	r = &reservation->r;
+	if (r->late_deadline_ns != r->deadline_ns && (is_login_about(now) || is_too_much(r, now)))
+		r->late_deadline_ns = r->deadline_ns;
+	return r->late_deadline_ns == r->deadline_ns;
 }
 
 /* What the task of @tctx, with @r, goes by among those that are entitled to its home: its deadline, but for who comes after the others. */
@@ -240,7 +248,7 @@ static void submit_again(const struct task_struct *p, struct task_ctx *tctx, s32
 /* Did the task of @tctx, with @r, come to wait as one of @rank before there was a login that it comes after now? */
 static bool has_fallen_back(const struct ll_reservation *r, const struct task_ctx *tctx, u64 rank, u64 now)
 {
-	return makes_room(r, tctx) && is_login_about(now) && !comes_after_huc(rank, now);
+	return makes_room(r, tctx) && is_login_about(now) && rank < ranks_after_others(now);
 }
 
 /* Take @p, of @item, which is the first of @cpu's deadlines. Where that is not what it was, put it right; false then. */
