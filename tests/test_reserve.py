@@ -195,6 +195,22 @@ def test_a_login_goes_before_reservations_that_may_be_revoked_and_before_no_othe
     assert (3 <= seen["load_s"] <= 3.7) if flags == "R" else seen["load_s"] >= 0.7 * 5.9
 
 
+@pytest.mark.everywhere
+def test_logins_that_come_again_and_again_have_five_seconds_before_a_reservation(guest: Guest) -> None:
+    """Beside logins that never sleep, a new one each second, one that is promised 70 ms in every 100, and may lose that, has little of the first seconds,
+    and of those after the first five its 70 % but for a tenth of the time."""
+    guest.start_limelight()
+    install(guest, "promised")
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
+    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", "/usr/local/bin/promised:Iact:70:100:R:-:-")
+    had = guest.script("login", "again", "/usr/local/bin/promised", "0", "100000", "200")["had_s"]
+    print(had)
+    # By its class it has 15 %.
+    assert max(had[1:4]) <= 0.3
+    # In a tenth of the time 15 %, in the rest 70: 64.5; without a bound 15 as before. A period more or less.
+    assert min(had[7:]) >= 0.55
+
+
 #: Works for some 5 ms, then executes $1, which executes it again: for 4 s.
 AGAIN = """
 read now rest </proc/uptime

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs /usr/local/bin/way, a shell that a specification calls a way to log in, beside a hundred that spin, or beside the command that is given, which
 holds a reservation. Prints how long root's and a user's chain of fifty programs takes it, how long root's on the idle machine, in s, and how much CPU
-one of root's that never sleeps has in SECONDS; and of the command's, how much it has in that time."""
+one of root's that never sleeps has in SECONDS; and of the command's, how much it has in that time. With "again" before the command: only how much of
+each second that has while logins that never sleep come one after another, each for a second."""
 
 import json
 import os
@@ -16,6 +17,8 @@ OTHERS = "100"
 SECONDS = 6
 #: Until the command's reservation is in force, and what it used before it had it is no surge any more.
 SETTLED_S = 6
+#: How often a login comes again, and for how many seconds.
+AGAIN = 14
 
 
 def took(*before: str) -> float:
@@ -41,10 +44,23 @@ def burnt(load: subprocess.Popen) -> dict[str, float]:
     return seen
 
 
-def start() -> subprocess.Popen:
+def again(load: subprocess.Popen) -> list[float]:
+    """CPU of the load in each second."""
+    had_s = []
+    for _ in range(AGAIN):
+        before_s = cpu_s(load)
+        program = subprocess.Popen([WAY, "-c", "while :; do :; done"])
+        time.sleep(1)
+        had_s.append(cpu_s(load) - before_s)
+        program.kill()
+        program.wait()
+    return had_s
+
+
+def start(command: list[str]) -> subprocess.Popen:
     """What there is beside it."""
-    if sys.argv[1:]:
-        load = subprocess.Popen(sys.argv[1:])
+    if command:
+        load = subprocess.Popen(command)
         time.sleep(SETTLED_S)
     else:
         load = subprocess.Popen(["hogs", "spinning", OTHERS], stdout=subprocess.PIPE)
@@ -55,10 +71,13 @@ def start() -> subprocess.Popen:
 def main() -> None:
     # Whoever measures is above them all, and what it starts is not.
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(10))
+    if sys.argv[1:2] == ["again"]:
+        print(json.dumps({"had_s": again(start(sys.argv[2:]))}))
+        return
     # Once for what comes from the disk.
     took()
     seen = {"idle_s": took()}
-    load = start()
+    load = start(sys.argv[1:])
     seen |= {"root_s": took(), "user_s": took("runuser", "-u", "person", "--")} | burnt(load)
     load.kill()
     print(json.dumps(seen))
