@@ -76,6 +76,8 @@ def measure(greedy: int, seconds: int, seed: int) -> tuple[dict, dict]:
         held = specs.held(promised)
         revoked = [one for one in held if one["state"] == "revoked"]
         metrics = seen.metrics() | {"revoked": float(len(revoked))}
+        if loads := specs.loads_pct():
+            metrics["load_pct"] = max(loads)
         if revoked:
             metrics["revoked_after_s"] = max(0.0, time.monotonic() - woken_at - max(one["since_s"] for one in revoked))
             metrics["told"] = float(all(_is_told(one["pid"]) for one in revoked))

@@ -75,15 +75,24 @@ def write(specs: Iterable[Spec]) -> None:
         raise desk.MeasureError(f"limelight does not read the specifications: {done.stderr.strip()}")
 
 
+def _reported() -> dict:
+    """What the daemon says of reservations, and of what they take."""
+    # Beside 2,000 an ordinary program's every step waits: one look took 40 s.
+    command = ["limelight", "spec", "list", "--json"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=desk.become_instrument).stdout)
+
+
 def held(asked: Iterable[Spec]) -> list[dict]:
     """The reservations that processes asked for by one of these, by what the daemon says; none where specifications are not what counts."""
     if not is_promised():
         return []
     paths = {spec.line().split(":")[0] for spec in asked}
-    # Beside 2,000 an ordinary program's every step waits: one look took 40 s.
-    command = ["limelight", "spec", "list", "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=desk.become_instrument)
-    return [one for one in json.loads(done.stdout)["reservations"] if one["target"] in paths]
+    return [one for one in _reported()["reservations"] if one["target"] in paths]
+
+
+def loads_pct() -> list[float]:
+    """R_load of each CPU, by what the daemon says: what reservations took in the last four seconds."""
+    return [cpu["recent_pct"] for cpu in _reported()["cpus"]] if is_promised() else []
 
 
 def refused(asked: Sequence[Spec]) -> int:
