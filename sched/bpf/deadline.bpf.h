@@ -82,8 +82,8 @@ static bool is_too_much(const struct ll_reservation *r, u64 now)
 }
 
 /*
- * Does a task that makes room, with @number, come after the others that are entitled to its home? Once it does, to its period's end. Not static: so
- * the verifier looks at it once.
+ * Does a task that makes room, with @number, come after the others that are entitled to its home? Once it does, to its period's end. Not locked:
+ * where another CPU begins a new period meanwhile, that may count as well. Not static: so the verifier looks at it once.
  */
 __weak bool comes_after_others(u32 number, u64 now)
 {
