@@ -294,9 +294,10 @@ impl Reserve {
     }
 
     /// Of those that were refused or taken back, give the one that waits longest what it asks for, if there is room and memory for it; or the next.
+    /// Who serves the person comes first: behind two thousand others it would wait for hours, as one is given back in each window.
     fn reactivate_one(&mut self, kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
         let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
-        waiting.sort_by_key(|(_, held)| held.since_s);
+        waiting.sort_by_key(|(_, held)| (held.serves == 0, held.since_s));
         let mut short = HashMap::new();
         let mut tries = TRIED;
         for (number, held) in waiting {

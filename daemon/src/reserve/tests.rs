@@ -237,6 +237,26 @@ fn one_is_given_back_in_each_window() {
     assert_eq!(given_back(&mut reserve), [Call::Reactivate(2)], "one a window");
 }
 
+/// Who serves the person is given its reservation back before those that have waited longer; of several such the one that has waited longest.
+#[test]
+fn who_serves_the_person_is_given_it_back_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    for (number, serves, since_s) in [(1, 0, 1), (2, 1, 9), (3, 1, 8), (4, 0, 2)] {
+        let held = ll_reservation {
+            tgid: 100 + number,
+            state: LL_RESERVATION_REVOKED,
+            serves,
+            since_s,
+            ..ll_reservation::default()
+        };
+        kernel.reservations.borrow_mut().insert(number, held);
+    }
+    (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+    assert_eq!(kernel.take_calls(), [3, 2, 1, 4].map(Call::Reactivate));
+}
+
 /// Who has more paged out than is free is not asked about, and told why, though it waits longest and the CPU has room; the next is given back in its place.
 /// Once there is memory it is its turn at the next window, and what was told is no more.
 #[test]
