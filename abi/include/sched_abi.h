@@ -143,7 +143,7 @@ struct ll_reservation {
 	u64 start_ns;		/* of the period that is under way, on the clock of scx_bpf_now(); may be in the future */
 	u64 deadline_ns;	/* and its end; 0: none has begun */
 	s64 budget_ns;		/* what is left of C in it */
-	u64 late_deadline_ns;	/* of the last period in which it came after all others, for an overload or a login */
+	u64 late_deadline_ns;	/* of the last period in which it came after all others, for an overload */
 	u64 reserved_ns;	/* CPU that it got on the reservation, since it was admitted first */
 	u64 used_ns;		/* and altogether, what was left over by others, too */
 	u64 periods;		/* periods in which it wanted all of C */

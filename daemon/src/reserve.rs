@@ -294,10 +294,14 @@ impl Reserve {
     }
 
     /// Of those that were refused or taken back, give the one that waits longest what it asks for, if there is room and memory for it; or the next.
-    /// Who serves the person comes first: behind two thousand others it would wait for hours, as one is given back in each window.
+    /// Who serves the person comes first: behind two thousand others it would wait for hours, as one is given back in each window. Half of the tries
+    /// are for these, so that some that fit nowhere do not keep all others from theirs.
     fn reactivate_one(&mut self, kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
         let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
-        waiting.sort_by_key(|(_, held)| (held.serves == 0, held.since_s));
+        waiting.sort_by_key(|(_, held)| held.since_s);
+        let (serving, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, held)| held.serves != 0);
+        let first = serving.len().min(TRIED / 2);
+        waiting = [&serving[..first], &others, &serving[first..]].concat();
         let mut short = HashMap::new();
         let mut tries = TRIED;
         for (number, held) in waiting {

@@ -79,7 +79,7 @@ def measure(greedy: int, seconds: int, seed: int) -> tuple[dict, dict]:
         if loads := specs.loads_pct():
             metrics["load_pct"] = max(loads)
         if revoked:
-            metrics["revoked_after_s"] = max(0.0, time.monotonic() - woken_at - max(one["since_s"] for one in revoked))
+            metrics["revoked_after_s"] = max(0.0, time.monotonic() - woken_at - min(one["since_s"] for one in revoked))
             metrics["told"] = float(all(_is_told(one["pid"]) for one in revoked))
             metrics["back_after_s"] = _given_back(promised, revoked)
         for pid in pids:

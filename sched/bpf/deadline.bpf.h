@@ -82,8 +82,9 @@ static bool is_too_much(const struct ll_reservation *r, u64 now)
 }
 
 /*
- * Does a task that makes room, with @number, come after the others that are entitled to its home? Once it does, to its period's end. Not locked:
- * where another CPU begins a new period meanwhile, that may count as well. Not static: so the verifier looks at it once.
+ * Does a task that makes room, with @number, come after the others that are entitled to its home? Once it does for an overload, until its period
+ * ends, past its deadline where it has budget left and wants it. Not locked: where another CPU begins a new period meanwhile, that may count as
+ * well. Not static: so the verifier looks at it once.
  */
 __weak bool comes_after_others(u32 number, u64 now)
 {
@@ -92,8 +93,11 @@ __weak bool comes_after_others(u32 number, u64 now)
 
 	if (!reservation)
 		return false;
+	/* For as long as that is, which is bounded; a period may be ten seconds. */
+	if (is_login_about(now))
+		return true;
 	r = &reservation->r;
-	if (r->late_deadline_ns != r->deadline_ns && (is_login_about(now) || is_too_much(r, now)))
+	if (r->late_deadline_ns != r->deadline_ns && is_too_much(r, now))
 		r->late_deadline_ns = r->deadline_ns;
 	return r->late_deadline_ns == r->deadline_ns;
 }

@@ -255,6 +255,20 @@ fn who_serves_the_person_is_given_it_back_first() {
     }
     (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
     assert_eq!(kernel.take_calls(), [3, 2, 1, 4].map(Call::Reactivate));
+    // More than are tried that serve the person, and fit nowhere: half of the tries are for others.
+    for number in 10..10 + 2 * TRIED as u32 {
+        let held = ll_reservation {
+            tgid: 100 + number,
+            state: LL_RESERVATION_REVOKED,
+            serves: 1,
+            ..ll_reservation::default()
+        };
+        kernel.reservations.borrow_mut().insert(number, held);
+    }
+    (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+    let tried = kernel.take_calls();
+    assert_eq!(tried.len(), TRIED);
+    assert_eq!(tried[TRIED / 2..TRIED / 2 + 2], [1, 4].map(Call::Reactivate));
 }
 
 /// Who has more paged out than is free is not asked about, and told why, though it waits longest and the CPU has room; the next is given back in its place.
