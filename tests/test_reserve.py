@@ -20,12 +20,19 @@ LINE = "/usr/local/bin/reserved:Iact:5.2:30:R:-:-"
 PROGRAM = "/usr/local/bin/reserved 5000 30000"
 #: Forks of each of two shells.
 HALF_A_MILLION = 500_000
+#: In how many commands.
 PORTIONS = 50
 
 
 def _share(before: dict, after: dict) -> float:
     """What the first program had of the CPU between two looks."""
     return (after["ran_s"][0] - before["ran_s"][0]) / (after["at_s"] - before["at_s"])
+
+
+def _write_with_a_login(guest: Guest, *lines: str) -> None:
+    """Writes these lines, and that /usr/local/bin/way, a shell, is a way to log in."""
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
+    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", *lines)
 
 
 def _states(view: dict) -> list[str]:
@@ -170,8 +177,7 @@ def test_a_login_of_roots_is_not_locked_out_and_lasts_for_two_seconds_of_cpu(gue
     """Beside a hundred that spin root's login starts fifty programs in twice the time that it takes alone, a user's of the same program does not; and of
     6 s one that never sleeps has no more than its 2, what comes back of them in the meantime, and its share."""
     guest.start_limelight()
-    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
-    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-")
+    _write_with_a_login(guest)
     seen = guest.script("login")
     assert seen["root_s"] <= 2 * seen["idle_s"]
     assert seen["user_s"] >= 5 * seen["idle_s"]
@@ -184,8 +190,7 @@ def test_a_login_goes_before_reservations_that_may_be_revoked_and_before_no_othe
     be revoked, and a user's of the same program does not; if it may not be, it has its 70 % all the while. Once a login has had its 2 s it has to wait."""
     guest.start_limelight()
     install(guest, "promised")
-    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
-    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", f"/usr/local/bin/promised:Iact:70:100:{flags}:-:-")
+    _write_with_a_login(guest, f"/usr/local/bin/promised:Iact:70:100:{flags}:-:-")
     seen = guest.script("login", "/usr/local/bin/promised", "0", "100000", "200")
     print(seen)
     # Behind 70 % a login has 30, and takes 3.3 times as long.
@@ -202,8 +207,7 @@ def test_logins_that_come_again_and_again_have_five_seconds_before_a_reservation
     and of those after the first five its 70 % but for a tenth of the time."""
     guest.start_limelight()
     install(guest, "promised")
-    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/way")
-    write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", "/usr/local/bin/promised:Iact:70:100:R:-:-")
+    _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
     had = guest.script("login", "again", "/usr/local/bin/promised", "0", "100000", "200")["had_s"]
     print(had)
     # By its class it has 15 %.

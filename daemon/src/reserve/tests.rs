@@ -243,28 +243,18 @@ fn who_serves_the_person_is_given_it_back_first() {
     let folder = tempfile::tempdir().unwrap();
     let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
     settle(&mut reserve, &kernel);
-    for (number, serves, since_s) in [(1, 0, 1), (2, 1, 9), (3, 1, 8), (4, 0, 2)] {
-        let held = ll_reservation {
-            tgid: 100 + number,
-            state: LL_RESERVATION_REVOKED,
-            serves,
-            since_s,
-            ..ll_reservation::default()
-        };
+    let put = |number: u32, serves: u32, since_s: u64| {
+        let state = LL_RESERVATION_REVOKED;
+        let held = ll_reservation { tgid: 100 + number, state, serves, since_s, ..ll_reservation::default() };
         kernel.reservations.borrow_mut().insert(number, held);
+    };
+    for (number, serves, since_s) in [(1, 0, 1), (2, 1, 9), (3, 1, 8), (4, 0, 2)] {
+        put(number, serves, since_s);
     }
     (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
     assert_eq!(kernel.take_calls(), [3, 2, 1, 4].map(Call::Reactivate));
     // More than are tried that serve the person, and fit nowhere: half of the tries are for others.
-    for number in 10..10 + 2 * TRIED as u32 {
-        let held = ll_reservation {
-            tgid: 100 + number,
-            state: LL_RESERVATION_REVOKED,
-            serves: 1,
-            ..ll_reservation::default()
-        };
-        kernel.reservations.borrow_mut().insert(number, held);
-    }
+    (10..10 + 2 * TRIED as u32).for_each(|number| put(number, 1, 0));
     (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
     let tried = kernel.take_calls();
     assert_eq!(tried.len(), TRIED);
