@@ -27,6 +27,7 @@
  * release.bpf.h  when they are due                group.bpf.h   who of them goes first
  * login.bpf.h    who is not to be locked out      users.bpf.h   what each user may have
  * reserve.bpf.h  reservations: who has one        deadline.bpf.h  and by when it is to be kept
+ * budget.bpf.h   their periods and budgets         admit.bpf.h   who is admitted, and where
  * load.bpf.h     how much load they make, and who loses one for that
  * slice.bpf.h    how long who runs may do so      math/         the arithmetic, tested on the host
  */
@@ -63,6 +64,8 @@ enum { AT_ONCE_NS = 1000 };
 #include "even.bpf.h"
 #include "coop.bpf.h"
 #include "login.bpf.h"
+#include "budget.bpf.h"
+#include "admit.bpf.h"
 #include "reserve.bpf.h"
 #include "place.bpf.h"
 #include "timer.bpf.h"

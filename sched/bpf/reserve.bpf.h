@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reservations (Redline, OSDI 2008, sections 3 and 6.1): who has one, and who is admitted. When they are kept: deadline.bpf.h; how much load they
+ * Reservations (Redline, OSDI 2008, section 3): who has one. Who is admitted: admit.bpf.h; when they are kept: deadline.bpf.h; how much load they
  * make and who loses one for that: load.bpf.h.
  *
  * A reservation is a process's: its threads share its budget, since a specification says what a program needs, whatever it is made of. It is kept
@@ -19,19 +19,6 @@ enum { EXEC_WINDOW_NS = 1000000 };
 /* The same for flag P. More: xterm's and sshd's children take longer in the laboratory, and a user's sshd-session and sudo fork twice. */
 enum { BY_INTERACTIVE_NS = 10000000, BY_INTERACTIVE_GENERATIONS = 2 };
 
-struct reservation {
-	struct bpf_spin_lock lock;	/* of its period and its figures */
-	u32 pad;
-	struct ll_reservation r;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, LL_MAX_RESERVATIONS);
-	__type(key, u32);
-	__type(value, struct reservation);
-} reservations SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LL_MAX_SPECS);
@@ -39,19 +26,6 @@ struct {
 	__type(key, struct ll_file);
 	__type(value, struct ll_spec);
 } specs SEC(".maps");
-
-/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. Whatever changes a load holds this, too. */
-struct admission {
-	struct bpf_spin_lock lock;
-	u32 pad;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct admission);
-} admissions SEC(".maps");
 
 /* Numbers of reservations in use are less than this: what goes through all of them stops there. Writer: whoever takes one; it never falls. */
 u32 reservations_end;
@@ -61,211 +35,6 @@ u32 reservations_free = 1;
 
 /* Is there any specification? Writer: the daemon, before it looks at who runs already. */
 u32 has_specs;
-
-/* Seconds that load.bpf.h has counted. */
-u64 load_seconds;
-
-static struct reservation *reservation_of(u32 number)
-{
-	return number ? bpf_map_lookup_elem(&reservations, &number) : NULL;
-}
-
-/* Is @r entitled to its home now? */
-static bool is_entitled(const struct ll_reservation *r, u64 now)
-{
-	return r->state == LL_RESERVATION_ADMITTED && r->budget_ns > 0 && (s64)(now - r->start_ns) >= 0;
-}
-
-/* What the period that has ended has been, in @r's figures. */
-static void count_period(struct ll_reservation *r, const struct ll_period *was, u32 renewed, u64 now)
-{
-	if (was->deadline_ns && (r->overdue || renewed == LL_WAS_HONOURED)) {
-		r->periods++;
-		r->missed += r->overdue;
-		/* Before its deadline: it is not an interactive task's way (section 6.1, revocation). */
-		if (renewed == LL_WAS_HONOURED && now < was->deadline_ns)
-			r->exhausted |= 1;
-	}
-	r->slept = 0;
-	r->overdue = 0;
-}
-
-enum { CHARGE_BUDGET = 1, CHARGE_HOME = 2, CHARGE_WOKE = 4 };
-
-/*
- * @number's process has run for @ran_ns, on its budget and on its home if @how says so, or wakes up; a new period for it, where that is due. Not
- * static: so the verifier looks at it once.
- */
-__weak int charge_reservation(u32 number, u64 ran_ns, u64 now, u32 how)
-{
-	struct reservation *reservation = reservation_of(number);
-	struct ll_reservation *r;
-	struct ll_period period;
-	u32 renewed;
-
-	if (!reservation)
-		return 0;
-	r = &reservation->r;
-	bpf_spin_lock(&reservation->lock);
-	r->used_ns += ran_ns;
-	if (r->state != LL_RESERVATION_ADMITTED)
-		goto out;
-	if (how & CHARGE_BUDGET)
-		r->budget_ns -= ran_ns;
-	if (how & CHARGE_HOME) {
-		r->reserved_ns += ran_ns;
-		r->second_us += ran_ns / 1000;
-	}
-	period = (struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns };
-	renewed = ll_renew(&period, r->runtime_ns, r->period_ns, now, r->slept, how & CHARGE_WOKE);
-	if (renewed) {
-		count_period(r, &(struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns }, renewed, now);
-		r->start_ns = period.start_ns;
-		r->deadline_ns = period.deadline_ns;
-		r->budget_ns = period.budget_ns;
-	} else if (now >= r->deadline_ns) {
-		r->overdue = 1;
-	}
-out:
-	bpf_spin_unlock(&reservation->lock);
-	return 0;
-}
-
-/* The task of @tctx has run for @ran_ns on @cctx: what that is of its reservation. */
-static void charge_stint(const struct task_ctx *tctx, struct cpu_ctx *cctx, u64 ran_ns, u64 now)
-{
-	struct reservation *reservation = reservation_of(tctx->reserve.number);
-	u32 how = 0;
-
-	if (!reservation)
-		return;
-	/* A child that is about to execute something says nothing of its parent, nor does a class that was lent for a lock. */
-	if (!tctx->reserve.window_ns && tctx->lock_class >= LL_NR_CLASSES)
-		reservation->r.serves = is_huc_class(tctx->class);
-	if (is_entitled(&reservation->r, now - ran_ns))
-		how = cctx->runs_rank ? CHARGE_BUDGET | CHARGE_HOME : CHARGE_BUDGET;
-	if (how & CHARGE_HOME)
-		__sync_fetch_and_add(&cctx->reserved_ns, ran_ns);
-	charge_reservation(tctx->reserve.number, ran_ns, now, how);
-}
-
-/*
- * @tctx's task, which runs here, is about to hold something else: what it has run is of what it holds now. Not locked: where its stint ends
- * meanwhile, it is charged for that there, from charged_at_ns on, and not here; of what this CPU counts at that moment one stint may be lost.
- */
-static void charge_until_now(struct task_ctx *tctx)
-{
-	u64 was_ns = tctx->charged_at_ns, since_ns = was_ns, now = scx_bpf_now();
-
-	if (!tctx->reserve.number)
-		return;
-	if ((s64)(tctx->reserve.charged_at_ns - since_ns) > 0)
-		since_ns = tctx->reserve.charged_at_ns;
-	tctx->reserve.charged_at_ns = now;
-	if (*(volatile u64 *)&tctx->charged_at_ns == was_ns && (s64)(now - since_ns) > 0)
-		charge_stint(tctx, cpu_ctx_of(bpf_get_smp_processor_id()), now - since_ns, now);
-}
-
-/* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */
-static s32 least_loaded(const struct task_struct *p, s32 cpu)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? ll_load_of(&cpu_ctx_of(cpu)->load) : -1U, i;
-	s32 home = cpu;
-
-	bpf_for(i, 0, nr_cpus) {
-		if (ll_load_of(&cpu_ctx_of(i)->load) >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
-			continue;
-		least = ll_load_of(&cpu_ctx_of(i)->load);
-		home = i;
-	}
-	scx_bpf_put_cpumask(online);
-	return home;
-}
-
-/* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
-static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
-{
-	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - cctx->load_at_ns);
-
-	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
-}
-
-/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
-__weak int admit_reservation(u32 number, s32 home, u32 from)
-{
-	struct reservation *reservation = reservation_of(number);
-	struct cpu_ctx *cctx = cpu_ctx_of(home);
-	struct admission *admission;
-	struct ll_reservation *r;
-	u64 now = scx_bpf_now();
-	u32 zero = 0;
-	int admitted = 0;
-
-	admission = bpf_map_lookup_elem(&admissions, &zero);
-	if (!reservation || !admission)
-		return 0;
-	r = &reservation->r;
-	bpf_spin_lock(&admission->lock);
-	if (r->state == from && has_room(cctx, r->bandwidth_ppm, now)) {
-		cctx->load.expected_ppm += r->bandwidth_ppm;
-		cctx->admitted_ppm += r->bandwidth_ppm;
-		cctx->reservations++;
-		r->home = home;
-		r->since_s = load_seconds;
-		/* One that moves takes its period along, or it would have another budget wherever it goes. */
-		if ((s64)(now - r->deadline_ns) >= 0) {
-			r->deadline_ns = 0;
-			r->budget_ns = 0;
-		}
-		r->state = LL_RESERVATION_ADMITTED;
-		admitted = 1;
-	}
-	bpf_spin_unlock(&admission->lock);
-	count(admitted ? LL_STAT_reserved_admitted : LL_STAT_reserved_refused);
-	return admitted;
-}
-
-/* What @r took of its home in the observation window, in us. */
-static u32 window_use_us(const struct ll_reservation *r)
-{
-	return r->window_us[0] + r->window_us[1] + r->window_us[2] + r->window_us[3];
-}
-
-/* For end_reservation(). */
-enum { LL_RESERVATION_ANY = -1U };
-
-/* @number is @to from now on, and its home expects its load no more. False where it was not in state @from. */
-__weak int end_reservation(u32 number, u32 from, u32 to)
-{
-	struct reservation *reservation = reservation_of(number);
-	struct admission *admission;
-	struct ll_reservation *r;
-	struct cpu_ctx *cctx;
-	u32 zero = 0, gone_ppm;
-	int ended = 0;
-
-	admission = bpf_map_lookup_elem(&admissions, &zero);
-	if (!reservation || !admission)
-		return 0;
-	r = &reservation->r;
-	cctx = cpu_ctx_of(r->home);
-	bpf_spin_lock(&admission->lock);
-	if (from == LL_RESERVATION_ANY || r->state == from) {
-		if (r->state == LL_RESERVATION_ADMITTED) {
-			gone_ppm = ll_still_expected(r->bandwidth_ppm, load_seconds - r->since_s, window_use_us(r) / LL_LOAD_SAMPLES);
-			cctx->load.expected_ppm -= gone_ppm < cctx->load.expected_ppm ? gone_ppm : cctx->load.expected_ppm;
-			ll_load_forget(&cctx->load, r->window_us);
-			cctx->admitted_ppm -= r->bandwidth_ppm;
-			cctx->reservations--;
-		}
-		r->since_s = load_seconds;
-		r->state = to;
-		ended = 1;
-	}
-	bpf_spin_unlock(&admission->lock);
-	return ended;
-}
 
 /* Numbers below @end are in use. Two may say so at once: of the tries one succeeds, as each that fails means that it has risen. */
 static void raise_end(u32 end)

@@ -33,7 +33,7 @@ fn found<'a>(source: &'a str, what: &'a [&str]) -> impl Iterator<Item = (&'a str
 fn loads_change_with_the_lock_of_admissions_held() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     let sources =
-        ["reserve.bpf.h", "load.bpf.h", "deadline.bpf.h"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
+        ["admit.bpf.h", "load.bpf.h", "deadline.bpf.h"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
     for what in [CHANGES, LOOKS] {
         let lines: Vec<_> = sources.iter().flat_map(|source| found(source, what)).collect();
         // Fewer: a name has changed, and this would see nothing.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who loses a reservation (victim_of() of load.bpf.h), and who counts as one that used up a budget (count_period() of reserve.bpf.h), for the host:
+ * Who loses a reservation (victim_of() of load.bpf.h), and who counts as one that used up a budget (count_period() of budget.bpf.h), for the host:
  * the functions themselves, which victim_host.rs has put into victim_rule.h, with the little of BPF that they need. See there.
  */
 #include <stdbool.h>

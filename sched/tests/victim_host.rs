@@ -12,8 +12,8 @@ use std::path::Path;
 /// What the rule is made of: where it stands, and how it begins. It ends with a line that begins with a brace.
 const PARTS: &[(&str, &str)] = &[
     ("load.bpf.h", "enum {\n\tLOAD_PERIOD_NS "),
-    ("reserve.bpf.h", "static u32 window_use_us("),
-    ("reserve.bpf.h", "static void count_period("),
+    ("admit.bpf.h", "static u32 window_use_us("),
+    ("budget.bpf.h", "static void count_period("),
     ("load.bpf.h", "static u32 victim_of("),
 ];
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Admission (Redline, OSDI 2008, section 6.1): on which CPU a reservation is kept, and whether there is room for it. What load that is and who loses
+ * one for it: load.bpf.h.
+ */
+#ifndef LIMELIGHT_ADMIT_H
+#define LIMELIGHT_ADMIT_H
+
+/* Admission is one at a time: of two that look at a CPU's load at once, both would find the same room. Whatever changes a load holds this, too. */
+struct admission {
+	struct bpf_spin_lock lock;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct admission);
+} admissions SEC(".maps");
+
+/* Seconds that load.bpf.h has counted. */
+u64 load_seconds;
+
+/* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */
+static s32 least_loaded(const struct task_struct *p, s32 cpu)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? ll_load_of(&cpu_ctx_of(cpu)->load) : -1U, i;
+	s32 home = cpu;
+
+	bpf_for(i, 0, nr_cpus) {
+		if (ll_load_of(&cpu_ctx_of(i)->load) >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+			continue;
+		least = ll_load_of(&cpu_ctx_of(i)->load);
+		home = i;
+	}
+	scx_bpf_put_cpumask(online);
+	return home;
+}
+
+/* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
+static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
+{
+	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - cctx->load_at_ns);
+
+	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
+}
+
+/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
+__weak int admit_reservation(u32 number, s32 home, u32 from)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct cpu_ctx *cctx = cpu_ctx_of(home);
+	struct admission *admission;
+	struct ll_reservation *r;
+	u64 now = scx_bpf_now();
+	u32 zero = 0;
+	int admitted = 0;
+
+	admission = bpf_map_lookup_elem(&admissions, &zero);
+	if (!reservation || !admission)
+		return 0;
+	r = &reservation->r;
+	bpf_spin_lock(&admission->lock);
+	if (r->state == from && has_room(cctx, r->bandwidth_ppm, now)) {
+		cctx->load.expected_ppm += r->bandwidth_ppm;
+		cctx->admitted_ppm += r->bandwidth_ppm;
+		cctx->reservations++;
+		r->home = home;
+		r->since_s = load_seconds;
+		/* One that moves takes its period along, or it would have another budget wherever it goes. */
+		if ((s64)(now - r->deadline_ns) >= 0) {
+			r->deadline_ns = 0;
+			r->budget_ns = 0;
+		}
+		r->state = LL_RESERVATION_ADMITTED;
+		admitted = 1;
+	}
+	bpf_spin_unlock(&admission->lock);
+	count(admitted ? LL_STAT_reserved_admitted : LL_STAT_reserved_refused);
+	return admitted;
+}
+
+/* What @r took of its home in the observation window, in us. */
+static u32 window_use_us(const struct ll_reservation *r)
+{
+	return r->window_us[0] + r->window_us[1] + r->window_us[2] + r->window_us[3];
+}
+
+/* For end_reservation(). */
+enum { LL_RESERVATION_ANY = -1U };
+
+/* @number is @to from now on, and its home expects its load no more. False where it was not in state @from. */
+__weak int end_reservation(u32 number, u32 from, u32 to)
+{
+	struct reservation *reservation = reservation_of(number);
+	struct admission *admission;
+	struct ll_reservation *r;
+	struct cpu_ctx *cctx;
+	u32 zero = 0, gone_ppm;
+	int ended = 0;
+
+	admission = bpf_map_lookup_elem(&admissions, &zero);
+	if (!reservation || !admission)
+		return 0;
+	r = &reservation->r;
+	cctx = cpu_ctx_of(r->home);
+	bpf_spin_lock(&admission->lock);
+	if (from == LL_RESERVATION_ANY || r->state == from) {
+		if (r->state == LL_RESERVATION_ADMITTED) {
+			gone_ppm = ll_still_expected(r->bandwidth_ppm, load_seconds - r->since_s, window_use_us(r) / LL_LOAD_SAMPLES);
+			cctx->load.expected_ppm -= gone_ppm < cctx->load.expected_ppm ? gone_ppm : cctx->load.expected_ppm;
+			ll_load_forget(&cctx->load, r->window_us);
+			cctx->admitted_ppm -= r->bandwidth_ppm;
+			cctx->reservations--;
+		}
+		r->since_s = load_seconds;
+		r->state = to;
+		ended = 1;
+	}
+	bpf_spin_unlock(&admission->lock);
+	return ended;
+}
+
+#endif /* LIMELIGHT_ADMIT_H */
