@@ -266,6 +266,30 @@ def test_who_has_no_room_is_refused_and_has_it_later(guest: Guest) -> None:
     guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(second, "admitted")], "the second is admitted", 8)
 
 
+@on(DESKTOP)
+def test_who_asks_leaves_room_for_what_the_person_uses(guest: Guest) -> None:
+    """A client that is typed into takes 10 ms of every 30, without a reservation. Of six of class OTHER that ask for 14 ms in 100 each, and may not be
+    revoked, three are admitted: R_hi is 80 %. The client comes to its work in time, but for what these may have before it; and is itself admitted."""
+    specify(guest, "/usr/local/bin/crowd:Iact:14:100:-:-:-")
+    client = guest.background("xclient --title typed --work-us 500 --period-us 30000 --period-work-us 10000 --draw-px 100 --out /run/test/own", user="person")
+    guest.type("typed", 4)
+    guest.wait_for_class(client, "HUCIN")
+    # It has been so for a window.
+    guest.check("person type --title typed --count 40 --out /run/test/keys", timeout_s=300)
+    guest.check("for i in 1 2 3 4 5 6; do setsid /usr/local/bin/crowd 0 100000 100 >/dev/null 2>&1 </dev/null & done; sleep 0.5")
+    guest.check("person type --title typed --count 24 --out /run/test/keys", timeout_s=300)
+    states = [held["state"] for held in listed(guest)]
+    asks = guest.check(f"limelight spec request {client} 30 100")
+    guest.check(f"kill {client}; until [ -s /run/test/own ]; do sleep 0.1; done")
+    late = sorted(json.loads(guest.check("cat /run/test/own"))["lateness_ns"])
+    keys = sorted(json.loads(guest.check("cat /run/test/keys"))["latency_ns"])
+    print(states, asks, len(late), late[-5:], keys[-5:])
+    assert sorted(states) == ["admitted"] * 3 + ["refused"] * 3
+    # All three may have what they are promised one after another, 42 ms.
+    assert late[-1] <= 45e6
+    assert "serves it before all classes" in asks
+
+
 def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> None:
     """Three that were each admitted for 40 %, as they use little, want all of it: one is revoked within a window and two samples, the others keep
     theirs, and it has its own back within two windows of their end."""

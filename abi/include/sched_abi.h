@@ -174,6 +174,7 @@ struct ll_cpu_load {
 	u32 expected_ppm;	/* S_load */
 	u32 admitted_ppm;	/* the sum of C / T of those admitted, which a real-time system would go by */
 	u32 reservations;	/* how many these are */
+	u32 huc_ppm;		/* what tasks of the HuC classes took without one, in the same time as R_load */
 };
 
 /* Argument of the program ll_identify: in, an open file of the daemon's; out, what it is. */
@@ -249,7 +250,7 @@ _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args cros
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
 _Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");
 _Static_assert(sizeof(struct ll_reservation) == 168, "struct ll_reservation crosses the boundary");
-_Static_assert(sizeof(struct ll_cpu_load) == 16, "struct ll_cpu_load crosses the boundary");
+_Static_assert(sizeof(struct ll_cpu_load) == 20, "struct ll_cpu_load crosses the boundary");
 _Static_assert(sizeof(struct ll_identify_args) == 24, "struct ll_identify_args crosses the boundary");
 _Static_assert(sizeof(struct ll_reserve_args) == 40, "struct ll_reserve_args crosses the boundary");
 _Static_assert(sizeof(struct ll_proc_stats) == 280, "struct ll_proc_stats crosses the boundary");

@@ -18,6 +18,7 @@ const RESERVATION: &[Column] = &[
     Column { field: "cpu", head: "CPU", cell: plain, left: false },
     Column { field: "periods", head: "PERIODS", cell: plain, left: false },
     Column { field: "missed", head: "MISSED", cell: plain, left: false },
+    Column { field: "serves", head: "SERVES", cell: flag, left: true },
     Column { field: "inheritable", head: "I", cell: flag, left: true },
     Column { field: "revocable", head: "R", cell: flag, left: true },
     Column { field: "login", head: "L", cell: flag, left: true },
@@ -49,11 +50,12 @@ pub fn text(view: &Value) -> String {
     for (number, cpu) in view["cpus"].as_array().into_iter().flatten().enumerate() {
         if cpu["reservations"].as_u64().unwrap_or(0) > 0 || tenths(&cpu["recent_pct"]) != "0.0" {
             text.push_str(&format!(
-                "CPU {number}: {} reservations of {} % together take {} %, and {} % are expected\n",
+                "CPU {number}: {} reservations of {} % together take {} %, and {} % are expected; programs that serve the person take {} % beside\n",
                 cpu["reservations"],
                 tenths(&cpu["admitted_pct"]),
                 tenths(&cpu["recent_pct"]),
-                tenths(&cpu["expected_pct"])
+                tenths(&cpu["expected_pct"]),
+                tenths(&cpu["huc_pct"])
             ));
         }
     }
@@ -67,6 +69,9 @@ pub fn text(view: &Value) -> String {
     }
     text
 }
+
+/// Of one that does not serve the person: what is no room for it (`LL_HUC_ROOM_PPM` of the scheduler).
+const BESIDE_THE_PERSON: &str = " beside what programs that serve the person take, up to half of a CPU";
 
 /// What became of a request.
 pub fn answer(held: &Value) -> String {
@@ -91,6 +96,7 @@ fn shortage(held: &Value) -> Option<String> {
 /// What a reservation means for its process now.
 pub fn sentence(held: &Value) -> String {
     let lacks = shortage(held).map_or_else(String::new, |lacks| format!("; {lacks}"));
+    let beside = if held["serves"].as_bool() == Some(true) { "" } else { BESIDE_THE_PERSON };
     let asked = format!("{} ms in every {} ms", short(&held["runtime_ms"]), short(&held["period_ms"]));
     match held["state"].as_str() {
         Some("admitted") => format!(
@@ -98,13 +104,13 @@ pub fn sentence(held: &Value) -> String {
             held["cpu"]
         ),
         Some("refused") => format!(
-            "its reservation of {asked} was refused {} s ago: no CPU has room for it; it is admitted when there is{lacks}",
+            "its reservation of {asked} was refused {} s ago: no CPU has room for it{beside}; it is admitted when there is{lacks}",
             held["since_s"]
         ),
         Some("revoked") => format!(
             "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
              those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; it is \
-             given back when there is room{lacks}",
+             given back when there is room{beside}{lacks}",
             held["since_s"],
             held["cpu"],
             tenths(&held["judged"]["load_pct"]),
@@ -153,6 +159,7 @@ mod tests {
             revocable: false,
             login: false,
             interactive_parent: false,
+            serves: false,
             judged: (state == "revoked").then_some(Judgement { load_pct: 97.04, max_pct: 90.0, use_pct: 41.5 }),
             short: None,
         }
@@ -198,7 +205,8 @@ mod tests {
     /// The list says how much is reserved, what that takes, and who has it.
     #[test]
     fn the_list_is_for_people() {
-        let cpu = ReservedCpu { recent_pct: 10.0, expected_pct: 12.5, admitted_pct: 16.7, reservations: 1 };
+        let cpu =
+            ReservedCpu { recent_pct: 10.0, expected_pct: 12.5, admitted_pct: 16.7, reservations: 1, huc_pct: 33.3 };
         let view =
             Reservations { specifications: 3, complaints: 2, cpus: vec![cpu], reservations: vec![held("admitted")] };
         let text = text(&serde_json::to_value(view).unwrap());
@@ -206,6 +214,7 @@ mod tests {
             "3 specifications",
             "2 complaints",
             "CPU 0: 1 reservations of 16.7 % together take 10.0 %",
+            "programs that serve the person take 33.3 % beside",
             "/usr/bin/mpv",
             "31.0",
         ] {
@@ -238,12 +247,15 @@ mod tests {
     fn each_state_is_a_sentence() {
         for (state, expected) in [
             ("admitted", "on CPU 1"),
-            ("refused", "no CPU has room"),
+            ("refused", "no CPU has room for it beside what programs that serve the person take"),
             ("revoked", "taken back 12 s ago: those of CPU 1 took 97.0 % of it, of which they may have 90.0 %"),
             ("ended", "no longer"),
         ] {
             let sentence = sentence(&serde_json::to_value(held(state)).unwrap());
             assert!(sentence.contains(expected) && sentence.contains("5 ms in every 30 ms"), "{sentence}");
+            let serves =
+                self::sentence(&serde_json::to_value(ReservationStatus { serves: true, ..held(state) }).unwrap());
+            assert!(!serves.contains("serve the person"), "theirs is room for it: {serves}");
         }
     }
 }

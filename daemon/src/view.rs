@@ -199,6 +199,8 @@ pub struct ReservedCpu {
     pub admitted_pct: f64,
     /// How many these are.
     pub reservations: u32,
+    /// What programs that serve the person took without one in the last four seconds. It is no room for who does not serve the person.
+    pub huc_pct: f64,
 }
 
 impl ReservedCpu {
@@ -211,6 +213,7 @@ impl ReservedCpu {
             expected_pct: pct(load.expected_ppm),
             admitted_pct: pct(load.admitted_ppm),
             reservations: load.reservations,
+            huc_pct: pct(load.huc_ppm),
         }
     }
 }
@@ -250,6 +253,8 @@ pub struct ReservationStatus {
     pub login: bool,
     /// Its specification is only for who is executed by an interactive process or its child.
     pub interactive_parent: bool,
+    /// Whoever of its process ran last serves the person (class HUCIN or HUCOUT): what such programs take without a reservation is room for it, too.
+    pub serves: bool,
     /// Of one that was taken back: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judgement>,
@@ -310,6 +315,7 @@ impl ReservationStatus {
             revocable: held.flags & LL_SPEC_REVOCABLE != 0,
             login: held.flags & LL_SPEC_LOGIN != 0,
             interactive_parent: held.flags & LL_SPEC_INTERACTIVE_PARENT != 0,
+            serves: held.serves != 0,
             judged: Judgement::of(held),
             short: None,
         }

@@ -22,29 +22,49 @@ struct {
 /* Seconds that load.bpf.h has counted. */
 u64 load_seconds;
 
-/* The CPU of @p's that has the least load (section 6.3); where it is, of equals. */
-static s32 least_loaded(const struct task_struct *p, s32 cpu)
+/* What is no room on @cctx by whole seconds, for one that @serves the person or for another. */
+static u32 load_for(const struct cpu_ctx *cctx, bool serves)
+{
+	return ll_load_of(&cctx->load) + (serves ? 0 : ll_huc_room(&cctx->huc_load, 0));
+}
+
+/* The CPU of @p's that has the least load (section 6.3), for one that @serves the person or for another; where it is, of equals. */
+static s32 least_loaded(const struct task_struct *p, s32 cpu, bool serves)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? ll_load_of(&cpu_ctx_of(cpu)->load) : -1U, i;
+	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? load_for(cpu_ctx_of(cpu), serves) : -1U, load, i;
 	s32 home = cpu;
 
 	bpf_for(i, 0, nr_cpus) {
-		if (ll_load_of(&cpu_ctx_of(i)->load) >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+		load = load_for(cpu_ctx_of(i), serves);
+		if (load >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
 			continue;
-		least = ll_load_of(&cpu_ctx_of(i)->load);
+		least = load;
 		home = i;
 	}
 	scx_bpf_put_cpumask(online);
 	return home;
 }
 
-/* Is there room on @cctx for one of @bandwidth_ppm, by whole seconds and by the one that is running? */
-static __always_inline bool has_room(const struct cpu_ctx *cctx, u32 bandwidth_ppm, u64 now)
+/* What of the second that is under way has been taken on @cctx by reservations; by the lock of admissions, or another CPU may end it in between. */
+static __always_inline u32 reserved_running_ppm(const struct cpu_ctx *cctx, u64 now)
 {
-	u32 running_ppm = ll_running_ppm(cctx->reserved_ns - cctx->reserved_until_ns, now - cctx->load_at_ns);
+	s64 ran_ns = cctx->reserved_ns - cctx->reserved_until_ns;
 
-	return ll_admits(&cctx->load, bandwidth_ppm, load_high_ppm) && running_ppm + bandwidth_ppm < load_high_ppm;
+	return ll_running_ppm(ran_ns > 0 ? ran_ns : 0, now - cctx->load_at_ns);
+}
+
+/*
+ * Is there room on @cctx for @r, by whole seconds and by the one that is running? What the HuC classes take beside reservations is none for who does
+ * not serve the person: as who holds a reservation comes before them, that would be theirs no more.
+ */
+static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll_reservation *r, u64 now)
+{
+	u32 wanted_ppm = r->bandwidth_ppm;
+
+	if (!r->serves)
+		wanted_ppm += ll_huc_room(&cctx->huc_load, ll_running_ppm(cctx->huc_ns - cctx->huc_until_ns, now - cctx->load_at_ns));
+	return ll_admits(&cctx->load, wanted_ppm, load_high_ppm) && reserved_running_ppm(cctx, now) + wanted_ppm < load_high_ppm;
 }
 
 /* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
@@ -63,7 +83,7 @@ __weak int admit_reservation(u32 number, s32 home, u32 from)
 		return 0;
 	r = &reservation->r;
 	bpf_spin_lock(&admission->lock);
-	if (r->state == from && has_room(cctx, r->bandwidth_ppm, now)) {
+	if (r->state == from && has_room(cctx, r, now)) {
 		cctx->load.expected_ppm += r->bandwidth_ppm;
 		cctx->admitted_ppm += r->bandwidth_ppm;
 		cctx->reservations++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The period and the budget of a reservation (Redline, OSDI 2008, section 6.2, Listing 1): what its process's tasks run is charged here. Who holds one:
- * reserve.bpf.h.
+ * The period and the budget of a reservation (Redline, OSDI 2008, section 6.2, Listing 1): what its process's tasks run is charged here. Who holds
+ * one: reserve.bpf.h.
  */
 #ifndef LIMELIGHT_BUDGET_H
 #define LIMELIGHT_BUDGET_H

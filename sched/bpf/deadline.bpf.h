@@ -60,19 +60,12 @@ static u32 least_use_us(const struct ll_reservation *r)
 /* Is one that makes room, with @r, to come after the others that are entitled to its home? In an overload, or one begins with it. */
 static bool is_too_much(const struct ll_reservation *r, u64 now)
 {
-	struct cpu_ctx *home = cpu_ctx_of(r->home);
-	u32 running_ppm;
-	s64 ran_ns;
+	const struct cpu_ctx *home = cpu_ctx_of(r->home);
 
 	/* No more is promised than there is. */
 	if (home->admitted_ppm <= LL_WHOLE_PPM)
 		return false;
-	ran_ns = home->reserved_ns - home->reserved_until_ns;
-	/* Another CPU's timer may have ended the second between the two looks. */
-	if (ran_ns < 0)
-		ran_ns = 0;
-	running_ppm = ll_running_ppm(ran_ns, now - home->load_at_ns);
-	if (ll_is_overloaded(&home->load, running_ppm, load_max_ppm))
+	if (ll_is_overloaded(&home->load, reserved_running_ppm(home, now), load_max_ppm))
 		return true;
 	/* Of one that was just admitted it is expected that it takes C in every T, and its first second is no whole one. */
 	if (load_seconds - r->since_s <= LL_LOAD_SAMPLES || !ll_surges(r->second_us, least_use_us(r), r->runtime_ns, r->period_ns))

@@ -113,6 +113,7 @@ static void publish_load(u32 cpu, const struct cpu_ctx *cctx)
 	load->recent_ppm = cctx->load.recent_ppm;
 	load->expected_ppm = cctx->load.expected_ppm;
 	load->admitted_ppm = cctx->admitted_ppm;
+	load->huc_ppm = cctx->huc_load.recent_ppm;
 	load->reservations = cctx->reservations;
 }
 
@@ -121,7 +122,7 @@ static void end_second_of(struct cpu_ctx *cctx, u64 now)
 {
 	u32 zero = 0;
 	struct admission *admission = bpf_map_lookup_elem(&admissions, &zero);
-	u64 ran_ns, elapsed_us;
+	u64 ran_ns, huc_ns, elapsed_us;
 
 	if (!admission)
 		return;
@@ -131,6 +132,9 @@ static void end_second_of(struct cpu_ctx *cctx, u64 now)
 	cctx->reserved_until_ns += ran_ns;
 	cctx->load_at_ns = now;
 	ll_load_second(&cctx->load, ran_ns * 1000 / elapsed_us);
+	huc_ns = cctx->huc_ns - cctx->huc_until_ns;
+	cctx->huc_until_ns += huc_ns;
+	ll_load_second(&cctx->huc_load, huc_ns * 1000 / elapsed_us);
 	bpf_spin_unlock(&admission->lock);
 }
 
@@ -294,7 +298,7 @@ static int reactivate(u32 number, u32 tgid)
 	if (!p)
 		return -ESRCH;
 	bpf_rcu_read_lock();
-	home = least_loaded(p, scx_bpf_task_cpu(p));
+	home = least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves);
 	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
 	if (cpu_ctx_of(home)->load.recent_ppm < load_low_ppm &&
 	    (admit_reservation(number, home, LL_RESERVATION_REVOKED) || admit_reservation(number, home, LL_RESERVATION_REFUSED))) {

@@ -199,9 +199,9 @@ static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const
 		.runtime_ns = spec->runtime_ns, .period_ns = spec->period_ns, .flags = spec->flags, .spec = spec->id, .tgid = p->tgid,
 		.bandwidth_ppm = ll_bandwidth_ppm(spec->runtime_ns, spec->period_ns), .since_s = load_seconds,
 		.start_ns = period.start_ns, .deadline_ns = period.deadline_ns, .budget_ns = period.budget_ns,
-		.state = LL_RESERVATION_REFUSED, .tasks = 1,
+		.state = LL_RESERVATION_REFUSED, .tasks = 1, .serves = is_huc_class(tctx->class),
 	};
-	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p)), LL_RESERVATION_REFUSED) && !keeps) {
+	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves), LL_RESERVATION_REFUSED) && !keeps) {
 		free_reservation(number, reservation);
 		return;
 	}
@@ -246,7 +246,7 @@ static void follow_affinity(const struct task_struct *p, const struct task_ctx *
 		return;
 	if (!reservation || reservation->r.state != LL_RESERVATION_ADMITTED || may_live_on(p, tctx, reservation->r.home))
 		return;
-	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p));
+	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves);
 	if (end_reservation(number, LL_RESERVATION_ADMITTED, LL_RESERVATION_REFUSED))
 		admit_reservation(number, home, LL_RESERVATION_REFUSED);
 }

@@ -193,6 +193,9 @@ struct cpu_ctx {
 	u64 load_at_ns;		/* when `load` last had a second added: this and the two below by the lock of admissions */
 	u32 admitted_ppm;	/* the sum of C / T of those admitted here */
 	struct ll_load load;
+	u64 huc_ns;		/* what has run here of the HuC classes, but on reservations */
+	u64 huc_until_ns;	/* and of that, what is in `huc_load`: this and that by the lock of admissions, too */
+	struct ll_load huc_load;	/* what they take so of each second */
 	u32 raise_pid;		/* a task that was lent a class for a lock it holds, and may have to change queue; 0 = none */
 	u64 stats[LL_NR_STATS];
 } __attribute__((aligned(64)));

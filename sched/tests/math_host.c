@@ -291,6 +291,7 @@ static void loads(void)
 		ll_load_second(&load, 0);
 	CHECK(ll_load_of(&load) < 10000, "S_load %u", load.expected_ppm);
 	CHECK(ll_still_expected(200000, 0, 0) == 200000 && ll_still_expected(200000, 1, 0) == 175000, "its part decays as S_load does");
+	CHECK(ll_huc_room(&load, 300000) == 300000 && ll_huc_room(&load, 500001) == 500000, "what the HuC classes take, up to a half");
 	CHECK(ll_running_ppm(100 * MS, 50 * MS) == 400000 && ll_running_ppm(100 * MS, 200 * MS) == 400000, "a second's beginning tells little");
 	CHECK(ll_running_ppm(300 * MS, 500 * MS) == 600000 && ll_running_ppm(0, 0) == 0, "and then what it is");
 	CHECK(ll_is_overloaded(&load, 900001, 900000) && !ll_is_overloaded(&load, 900000, 900000), "of the second that is under way");

@@ -13,6 +13,7 @@ enum ll_load_consts {
 	LL_FORGOTTEN_S = 32,	/* after so many seconds a seventieth of what was admitted is left in S_load: nothing */
 	LL_SURGE_NS = 5000000,	/* by so much a frame may be late (as was asked for beside Redline's Figure 5) */
 	LL_SURGE_PERIOD_NS = 200000000,	/* of a fifth of a second, so that one period more or less is no more than a quarter of what a second has */
+	LL_HUC_ROOM_PPM = 500000,	/* of what the HuC classes take no more is kept from those who do not serve the person: neither has it all */
 	LL_SECOND_TELLS_US = 250000,	/* before so much of a second is over it says as little as if so much were */
 };
 
@@ -190,6 +191,19 @@ static inline int ll_lacks_room(const struct ll_load *load, u32 bandwidth_ppm, u
 static inline int ll_admits(const struct ll_load *load, u32 bandwidth_ppm, u32 high_ppm)
 {
 	return ll_load_of(load) + bandwidth_ppm < high_ppm;
+}
+
+/*
+ * What the HuC classes take without a reservation, by @huc of whole seconds and by @running_ppm of the one that is under way: so much of a CPU is no
+ * room for who is not of them. R_load says nothing of it: a film that holds no reservation would be left with what a crowd of small ones leaves.
+ */
+static inline u32 ll_huc_room(const struct ll_load *huc, u32 running_ppm)
+{
+	u32 taken_ppm = ll_load_of(huc);
+
+	if (running_ppm > taken_ppm)
+		taken_ppm = running_ppm;
+	return taken_ppm < LL_HUC_ROOM_PPM ? taken_ppm : LL_HUC_ROOM_PPM;
 }
 
 /*
