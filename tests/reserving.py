@@ -8,6 +8,8 @@ import json
 from tests.guests import Guest
 
 FOLDER = "/etc/limelight/spec.d"
+#: Arguments of `shifting` with which it hardly uses the CPU.
+IDLE = "1000 1000000 100"
 
 
 def install(guest: Guest, *names: str) -> None:
@@ -31,3 +33,10 @@ def specify(guest: Guest, *lines: str) -> None:
 
 def listed(guest: Guest) -> list[dict]:
     return json.loads(guest.check("limelight spec list --json"))["reservations"]
+
+
+def idle(guest: Guest, name: str, user: str = "root") -> int:
+    """Runs a program that hardly uses the CPU; returns its process id when it has executed."""
+    pid = guest.background(f"/usr/local/bin/{name} {IDLE}", user)
+    guest.check("sleep 0.3")
+    return pid

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.guests import DESKTOP, FOUR, LIMELIGHT, OLDER, Guest, on, rare
-from tests.reserving import FOLDER, install, listed, specify, write
+from tests.reserving import FOLDER, IDLE, idle, install, listed, specify, write
 
 MACHINES = [LIMELIGHT]
 #: Ten of each of the four kinds.
@@ -243,53 +243,6 @@ def test_who_executes_itself_again_and_again_has_no_more_than_its_reservation(gu
     assert 4 <= seen[-1]["cpus"][0]["recent_pct"] <= 11
 
 
-IDLE = "1000 1000000 100"
-
-
-def _idle(guest: Guest, name: str, user: str = "root") -> int:
-    """Runs a program that hardly uses the CPU; returns its process id when it has executed."""
-    pid = guest.background(f"/usr/local/bin/{name} {IDLE}", user)
-    guest.check("sleep 0.3")
-    return pid
-
-
-def test_who_has_no_room_is_refused_and_has_it_later(guest: Guest) -> None:
-    """Of two that want half of the CPU, of which the first uses what it has, the second is refused: R_hi is 80 %. When the first has ended it is
-    admitted within two windows."""
-    specify(guest, "/usr/local/bin/reserved:Iact:50:100:R:-:-")
-    # One that idles has its load forgotten in 4 s, and how many pass until both are looked at is the laboratory's doing.
-    first = guest.background("/usr/local/bin/reserved 45000 100000 100")
-    guest.check("sleep 0.3")
-    second = _idle(guest, "reserved")
-    assert {held["pid"]: held["state"] for held in listed(guest)} == {first: "admitted", second: "refused"}
-    guest.check(f"kill {first}")
-    guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(second, "admitted")], "the second is admitted", 8)
-
-
-@on(DESKTOP)
-def test_who_asks_leaves_room_for_what_the_person_uses(guest: Guest) -> None:
-    """A client that is typed into takes 10 ms of every 30, without a reservation. Of six of class OTHER that ask for 14 ms in 100 each, and may not be
-    revoked, three are admitted: R_hi is 80 %. The client comes to its work in time, but for what these may have before it; and is itself admitted."""
-    specify(guest, "/usr/local/bin/crowd:Iact:14:100:-:-:-")
-    client = guest.background("xclient --title typed --work-us 500 --period-us 30000 --period-work-us 10000 --draw-px 100 --out /run/test/own", user="person")
-    guest.type("typed", 4)
-    guest.wait_for_class(client, "HUCIN")
-    # It has been so for a window.
-    guest.check("person type --title typed --count 40 --out /run/test/keys", timeout_s=300)
-    guest.check("for i in 1 2 3 4 5 6; do setsid /usr/local/bin/crowd 0 100000 100 >/dev/null 2>&1 </dev/null & done; sleep 0.5")
-    guest.check("person type --title typed --count 24 --out /run/test/keys", timeout_s=300)
-    states = [held["state"] for held in listed(guest)]
-    asks = guest.check(f"limelight spec request {client} 30 100")
-    guest.check(f"kill {client}; until [ -s /run/test/own ]; do sleep 0.1; done")
-    late = sorted(json.loads(guest.check("cat /run/test/own"))["lateness_ns"])
-    keys = sorted(json.loads(guest.check("cat /run/test/keys"))["latency_ns"])
-    print(states, asks, len(late), late[-5:], keys[-5:])
-    assert sorted(states) == ["admitted"] * 3 + ["refused"] * 3
-    # All three may have what they are promised one after another, 42 ms.
-    assert late[-1] <= 45e6
-    assert "serves it before all classes" in asks
-
-
 def test_a_reservation_is_revoked_for_its_load_and_given_back(guest: Guest) -> None:
     """Three that were each admitted for 40 %, as they use little, want all of it: one is revoked within a window and two samples, the others keep
     theirs, and it has its own back within two windows of their end."""
@@ -388,7 +341,7 @@ def test_who_serves_the_person_does_not_pay_for_an_overload(guest: Guest) -> Non
 def test_a_reload_changes_what_is_held(guest: Guest) -> None:
     """Lines that change, go, come back and are wrong take effect on who runs already; a wrong one harms no other."""
     specify(guest, LINE)
-    pid = _idle(guest, "reserved")
+    pid = idle(guest, "reserved")
 
     def held() -> list[tuple]:
         return [(one["pid"], one["state"], one["runtime_ms"]) for one in listed(guest) if one["state"] != "ended"]
@@ -407,11 +360,11 @@ def test_a_specification_is_for_the_file_that_is_there(guest: Guest) -> None:
     """A program that was replaced has its reservation from the next look on, and who runs the old one keeps what it has; a copy elsewhere has none,
     and what a user mounts in its place for himself neither."""
     specify(guest, LINE)
-    old = _idle(guest, "reserved")
+    old = idle(guest, "reserved")
     guest.check("cp /usr/local/bin/reserved /usr/local/bin/new && mv /usr/local/bin/new /usr/local/bin/reserved && cp /usr/local/bin/reserved /tmp/reserved")
     # A look every 2 s.
     guest.check("sleep 4")
-    new = _idle(guest, "reserved")
+    new = idle(guest, "reserved")
     guest.check("cp /usr/local/bin/hogs /tmp/mine; chmod 755 /tmp/mine")
     guest.background(f"/tmp/reserved {IDLE}")
     own = "mount --bind /tmp/mine /usr/local/bin/reserved && exec /usr/local/bin/reserved bursty 1 --seconds 100"
@@ -425,8 +378,8 @@ def test_a_user_may_ask_within_limits(guest: Guest) -> None:
     """A user's request is for their own processes, for a quarter of a CPU and eight of them altogether, and ends with the program that it was for."""
     guest.start_limelight()
     install(guest, "other")
-    pids = [_idle(guest, "other", "person") for _ in range(2)]
-    root = _idle(guest, "other")
+    pids = [idle(guest, "other", "person") for _ in range(2)]
+    root = idle(guest, "other")
 
     def ask(pid: int, runtime: int, user: str = "person") -> int:
         return guest.run(f"limelight spec request {pid} {runtime} 100", user).status
@@ -572,7 +525,7 @@ def test_a_million_that_have_ended_are_forgotten(guest: Guest) -> None:
 def test_reservations_are_there_again_with_a_new_daemon(guest: Guest) -> None:
     """The daemon is killed and another one started: who runs has what its specification says."""
     specify(guest, LINE)
-    pid = _idle(guest, "reserved")
+    pid = idle(guest, "reserved")
     guest.check("pkill -9 -x limelight; until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do sleep 0.1; done")
     guest.start_limelight()
     guest.wait_for(lambda: [(held["pid"], held["state"]) for held in listed(guest)] == [(pid, "admitted")], "it holds its reservation", 5)

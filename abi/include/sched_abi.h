@@ -166,6 +166,8 @@ struct ll_reservation {
 	u32 judged_max_ppm;	/* ... was more than this, R_max, ... */
 	u32 judged_use_ppm;	/* ... and this much was what it had got on the reservation in the window */
 	u32 serves;		/* whoever of it ran last was of class HUCIN or HUCOUT */
+	u32 retired_ppm;	/* retired: what it was admitted with until then; 0: it was not */
+	u32 pad;
 };
 
 /* What reservations take of one CPU, in parts per million of it. Map `loads`, key: CPU. Writer: BPF, once a second. */
@@ -249,7 +251,7 @@ _Static_assert(sizeof(struct ll_consents) == 136, "struct ll_consents crosses th
 _Static_assert(sizeof(struct ll_publish_args) == 8, "struct ll_publish_args crosses the boundary");
 _Static_assert(sizeof(struct ll_file) == 16, "struct ll_file crosses the boundary");
 _Static_assert(sizeof(struct ll_spec) == 24, "struct ll_spec crosses the boundary");
-_Static_assert(sizeof(struct ll_reservation) == 168, "struct ll_reservation crosses the boundary");
+_Static_assert(sizeof(struct ll_reservation) == 176, "struct ll_reservation crosses the boundary");
 _Static_assert(sizeof(struct ll_cpu_load) == 20, "struct ll_cpu_load crosses the boundary");
 _Static_assert(sizeof(struct ll_identify_args) == 24, "struct ll_identify_args crosses the boundary");
 _Static_assert(sizeof(struct ll_reserve_args) == 40, "struct ll_reserve_args crosses the boundary");

@@ -47,8 +47,10 @@ pub fn text(view: &Value) -> String {
         text.push_str(&format!("; {} complaints: limelight spec check", view["complaints"]));
     }
     text.push('\n');
+    let rows = view["reservations"].as_array().map_or(&[][..], Vec::as_slice);
+    let waits = rows.iter().any(|row| ["refused", "revoked"].contains(&row["state"].as_str().unwrap_or_default()));
     for (number, cpu) in view["cpus"].as_array().into_iter().flatten().enumerate() {
-        if cpu["reservations"].as_u64().unwrap_or(0) > 0 || tenths(&cpu["recent_pct"]) != "0.0" {
+        if cpu["reservations"].as_u64().unwrap_or(0) > 0 || tenths(&cpu["recent_pct"]) != "0.0" || waits {
             text.push_str(&format!(
                 "CPU {number}: {} reservations of {} % together take {} %, and {} % are expected; programs that serve the person take {} % beside\n",
                 cpu["reservations"],
@@ -59,7 +61,6 @@ pub fn text(view: &Value) -> String {
             ));
         }
     }
-    let rows = view["reservations"].as_array().map_or(&[][..], Vec::as_slice);
     if !rows.is_empty() {
         text.push('\n');
         text.push_str(&table(RESERVATION, rows));
@@ -71,7 +72,7 @@ pub fn text(view: &Value) -> String {
 }
 
 /// Of one that does not serve the person: what is no room for it (`LL_HUC_ROOM_PPM` of the scheduler).
-const BESIDE_THE_PERSON: &str = " beside what programs that serve the person take, up to half of a CPU";
+const BESIDE_THE_PERSON: &str = ", where what programs that serve the person take, up to half of it, is left to these";
 
 /// What became of a request.
 pub fn answer(held: &Value) -> String {
@@ -247,7 +248,7 @@ mod tests {
     fn each_state_is_a_sentence() {
         for (state, expected) in [
             ("admitted", "on CPU 1"),
-            ("refused", "no CPU has room for it beside what programs that serve the person take"),
+            ("refused", "no CPU has room for it, where what programs that serve the person take"),
             ("revoked", "taken back 12 s ago: those of CPU 1 took 97.0 % of it, of which they may have 90.0 %"),
             ("ended", "no longer"),
         ] {

@@ -80,6 +80,8 @@ pub struct Reserve {
     used: HashMap<(u32, u32), (u64, f64)>,
     /// Who was not given its reservation back at the last try because it has more paged out than is free.
     short: HashMap<(u32, u32), Shortage>,
+    /// In which pass each of those that wait was last tried to be given back.
+    tried: HashMap<(u32, u32), u64>,
     proc: PathBuf,
     passed_at: Instant,
     complaints: usize,
@@ -115,6 +117,7 @@ impl Reserve {
             requested: BTreeMap::new(),
             used: HashMap::new(),
             short: HashMap::new(),
+            tried: HashMap::new(),
             proc: procfs::ROOT.into(),
             passed_at: Instant::now(),
             complaints: 0,
@@ -173,6 +176,7 @@ impl Reserve {
         self.files.clear();
         self.used.clear();
         self.short.clear();
+        self.tried.clear();
         self.tell_files(kernel)?;
         // Who runs already is looked for anew.
         self.read();
@@ -299,6 +303,12 @@ impl Reserve {
     fn reactivate_one(&mut self, kernel: &impl Kernel, held: &[(u32, ll_reservation)]) -> Result<()> {
         let mut waiting: Vec<_> = held.iter().filter(|(_, held)| waits(held.state)).collect();
         waiting.sort_by_key(|(_, held)| held.since_s);
+        let ids: HashSet<_> = waiting.iter().map(|(number, held)| (*number, held.tgid)).collect();
+        self.tried.retain(|id, _| ids.contains(id));
+        if waiting.len() > TRIED {
+            // Who was tried last comes last, or those that fit nowhere would keep all others from theirs for good.
+            waiting.sort_by_key(|(number, held)| self.tried.get(&(*number, held.tgid)).copied().unwrap_or_default());
+        }
         let (serving, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, held)| held.serves != 0);
         let first = serving.len().min(TRIED / 2);
         waiting = [&serving[..first], &others, &serving[first..]].concat();
@@ -312,6 +322,7 @@ impl Reserve {
             if let Some(lacks) = lacks {
                 short.insert(id, lacks);
             } else if tries > 0 {
+                self.tried.insert(id, self.passes);
                 tries = if kernel.reactivate(*number, held.tgid)?.is_ok() { 0 } else { tries - 1 };
             }
         }

@@ -22,22 +22,65 @@ struct {
 /* Seconds that load.bpf.h has counted. */
 u64 load_seconds;
 
-/* What is no room on @cctx by whole seconds, for one that @serves the person or for another. */
-static u32 load_for(const struct cpu_ctx *cctx, bool serves)
+/* The task of @tctx has run for @ran_ns on @cctx: is that the person's, and of no reservation? A login's is not, nor what limelight itself takes. */
+static __always_inline void count_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx, u64 ran_ns)
 {
-	return ll_load_of(&cctx->load) + (serves ? 0 : ll_huc_room(&cctx->huc_load, 0));
+	if (!cctx->runs_rank && is_huc_class(tctx->class) && !tctx->login.left_ns && !(tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER)))
+		cctx->huc_ns += ran_ns;
 }
 
-/* The CPU of @p's that has the least load (section 6.3), for one that @serves the person or for another; where it is, of equals. */
-static s32 least_loaded(const struct task_struct *p, s32 cpu, bool serves)
+/*
+ * Does @p, of @tctx, serve the person, by what is known now? Its class may be one that was lent for a lock, of before it was a login or was one no
+ * more, or of when it went to sleep.
+ */
+static bool serves_person(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	u32 tgid = p->tgid;
+	struct ll_rating *rating = bpf_map_lookup_elem(&ratings, &tgid);
+
+	/* What it is of by that is one of the two HuC classes (class_of_rating()). */
+	return tctx->login.left_ns || (rating && !(rating->flags & LL_RATING_SELF) && (rating->in_milli | rating->out_milli));
+}
+
+/* What of the second that is under way on @cctx is @ran_ns. Without the lock of admissions another CPU may end it in between: it is none then. */
+static __always_inline u32 running_ppm(const struct cpu_ctx *cctx, s64 ran_ns, u64 now)
+{
+	return ll_running_ppm(ran_ns > 0 ? ran_ns : 0, now - cctx->load_at_ns);
+}
+
+/* What reservations have taken of that second. */
+static __always_inline u32 reserved_running_ppm(const struct cpu_ctx *cctx, u64 now)
+{
+	return running_ppm(cctx, cctx->reserved_ns - cctx->reserved_until_ns, now);
+}
+
+/* What of @cctx is no room for who does not serve the person. */
+static __always_inline u32 huc_room(const struct cpu_ctx *cctx, u64 now)
+{
+	return ll_huc_room(&cctx->huc_load, running_ppm(cctx, cctx->huc_ns - cctx->huc_until_ns, now));
+}
+
+/* What of @cpu is taken by whole seconds, and @beside_huc what is no room, too. Not static: so the verifier looks at it once. */
+__weak u32 load_for(u32 cpu, u32 beside_huc, u64 now)
+{
+	const struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	return ll_load_of(&cctx->load) + (beside_huc ? huc_room(cctx, now) : 0);
+}
+
+/* The CPU of @p's that has the least load (section 6.3); @beside_huc: with huc_room(). Where it is, of equals. */
+static s32 least_loaded(const struct task_struct *p, s32 cpu, bool beside_huc)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	u32 least = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? load_for(cpu_ctx_of(cpu), serves) : -1U, load, i;
+	u32 least = -1U, load, i;
+	u64 now = scx_bpf_now();
 	s32 home = cpu;
 
 	bpf_for(i, 0, nr_cpus) {
-		load = load_for(cpu_ctx_of(i), serves);
-		if (load >= least || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+		if (!bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
+			continue;
+		load = load_for(i, beside_huc, now);
+		if (load > least || (load == least && (s32)i != cpu))
 			continue;
 		least = load;
 		home = i;
@@ -46,29 +89,19 @@ static s32 least_loaded(const struct task_struct *p, s32 cpu, bool serves)
 	return home;
 }
 
-/* What of the second that is under way has been taken on @cctx by reservations; by the lock of admissions, or another CPU may end it in between. */
-static __always_inline u32 reserved_running_ppm(const struct cpu_ctx *cctx, u64 now)
-{
-	s64 ran_ns = cctx->reserved_ns - cctx->reserved_until_ns;
-
-	return ll_running_ppm(ran_ns > 0 ? ran_ns : 0, now - cctx->load_at_ns);
-}
-
 /*
- * Is there room on @cctx for @r, by whole seconds and by the one that is running? What the HuC classes take beside reservations is none for who does
- * not serve the person: as who holds a reservation comes before them, that would be theirs no more.
+ * Is there room on @cctx for @r, by whole seconds and by the one that is under way? What the HuC classes take without reservations is none,
+ * @beside_huc: who holds a reservation comes before them, so that would be theirs no more.
  */
-static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll_reservation *r, u64 now)
+static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll_reservation *r, bool beside_huc, u64 now)
 {
-	u32 wanted_ppm = r->bandwidth_ppm;
+	u32 wanted_ppm = r->bandwidth_ppm + (beside_huc ? huc_room(cctx, now) : 0);
 
-	if (!r->serves)
-		wanted_ppm += ll_huc_room(&cctx->huc_load, ll_running_ppm(cctx->huc_ns - cctx->huc_until_ns, now - cctx->load_at_ns));
 	return ll_admits(&cctx->load, wanted_ppm, load_high_ppm) && reserved_running_ppm(cctx, now) + wanted_ppm < load_high_ppm;
 }
 
-/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? */
-__weak int admit_reservation(u32 number, s32 home, u32 from)
+/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? @beside_huc: see has_room(). */
+__weak int admit_reservation(u32 number, s32 home, u32 from, u32 beside_huc)
 {
 	struct reservation *reservation = reservation_of(number);
 	struct cpu_ctx *cctx = cpu_ctx_of(home);
@@ -83,7 +116,7 @@ __weak int admit_reservation(u32 number, s32 home, u32 from)
 		return 0;
 	r = &reservation->r;
 	bpf_spin_lock(&admission->lock);
-	if (r->state == from && has_room(cctx, r, now)) {
+	if (r->state == from && has_room(cctx, r, beside_huc, now)) {
 		cctx->load.expected_ppm += r->bandwidth_ppm;
 		cctx->admitted_ppm += r->bandwidth_ppm;
 		cctx->reservations++;
@@ -135,6 +168,7 @@ __weak int end_reservation(u32 number, u32 from, u32 to)
 			cctx->admitted_ppm -= r->bandwidth_ppm;
 			cctx->reservations--;
 		}
+		r->retired_ppm = r->state == LL_RESERVATION_ADMITTED ? r->bandwidth_ppm : 0;
 		r->since_s = load_seconds;
 		r->state = to;
 		ended = 1;

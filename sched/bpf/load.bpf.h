@@ -284,13 +284,25 @@ static int adopt(u32 pid)
 	return err;
 }
 
+/* Submit @number, which was refused or revoked, to admission on the CPU of @p's that has the least load; @beside_huc: see has_room(). */
+static bool admit_again(u32 number, const struct task_struct *p, bool beside_huc, bool by_huc)
+{
+	s32 home = least_loaded(p, scx_bpf_task_cpu(p), by_huc);
+
+	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
+	if (cpu_ctx_of(home)->load.recent_ppm >= load_low_ppm)
+		return false;
+	return admit_reservation(number, home, LL_RESERVATION_REVOKED, beside_huc) || admit_reservation(number, home, LL_RESERVATION_REFUSED, beside_huc);
+}
+
 /* Submit @number, of process @tgid, to admission again. */
 static int reactivate(u32 number, u32 tgid)
 {
 	struct reservation *reservation = reservation_of(number);
 	struct task_struct *p;
+	struct task_ctx *tctx;
 	int err = -EBUSY;
-	s32 home;
+	bool beside_huc;
 
 	if (!reservation || reservation->r.tgid != tgid)
 		return -EAGAIN;
@@ -298,10 +310,10 @@ static int reactivate(u32 number, u32 tgid)
 	if (!p)
 		return -ESRCH;
 	bpf_rcu_read_lock();
-	home = least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves);
-	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
-	if (cpu_ctx_of(home)->load.recent_ppm < load_low_ppm &&
-	    (admit_reservation(number, home, LL_RESERVATION_REVOKED) || admit_reservation(number, home, LL_RESERVATION_REFUSED))) {
+	tctx = task_ctx_of(p);
+	beside_huc = !tctx || !serves_person(p, tctx);
+	/* The CPU that has the most room may be one on which reservations alone take too much. */
+	if (admit_again(number, p, beside_huc, beside_huc) || (beside_huc && admit_again(number, p, true, false))) {
 		submit_all_waiting(p, number);
 		err = 0;
 	}
@@ -317,6 +329,7 @@ static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
 	struct reservation *held;
 	struct task_ctx *tctx;
 	int err = -ESRCH;
+	u32 held_ppm;
 
 	if (!p)
 		return err;
@@ -330,9 +343,9 @@ static int assign(u32 pid, u32 uid, const struct ll_spec *spec)
 		if (held && held->r.tgid == p->tgid)
 			end_reservation(tctx->reserve.number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
 		bpf_rcu_read_lock();
-		take_period_along(tctx);
+		held_ppm = take_period_along(tctx);
 		leave_reservation(tctx);
-		make_reservation(p, tctx, spec, true);
+		make_reservation(p, tctx, spec, held_ppm);
 		submit_waiting(p, tctx);
 		bpf_rcu_read_unlock();
 		err = tctx->reserve.number ? 0 : tctx->reserve.has_ended ? -ESRCH : -EBUSY;

@@ -89,8 +89,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	pass_vtime(p, tctx, cctx, ran_ns, now);
 	account_share(cctx, cctx->runs_rank ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
-	if (!cctx->runs_rank && is_huc_class(tctx->class))
-		cctx->huc_ns += ran_ns;
+	count_huc(cctx, tctx, ran_ns);
 	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;
 	if (tctx->reserve.number)
 		charge_reserved(p, tctx, cctx, ran_ns, now);

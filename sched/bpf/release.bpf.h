@@ -248,9 +248,10 @@ static void return_held(u64 held)
 }
 
 /* @tctx's task needs no number in the queues any more, or another one, since it has another pid. Of two CPUs that do this one does it. */
-static void return_item(struct task_ctx *tctx)
+__weak int return_item(struct task_ctx *tctx __arg_nonnull)
 {
 	return_held(__sync_lock_test_and_set(&tctx->reserve.held, 0));
+	return 0;
 }
 
 /* Has its reservation so many that others of it may need what @tctx, whose task sleeps, has? */
@@ -259,26 +260,20 @@ static bool is_item_wanted(const struct task_ctx *tctx)
 	return tctx->reserve.held && *items_of(tctx->reserve.held) > KEPT_ITEMS_OF_RESERVATION;
 }
 
-/*
- * Has @p, which waits, an item for its reservation, or does it get one now? What it holds is one word: item + 1, number of the reservation, and user.
- * Whoever takes that away gives back what was counted, though it may hold something else by then, or be another user's.
- */
-static bool hold_item(const struct task_struct *p, struct task_ctx *tctx)
+/* An item for @pid of @uid, the task of @tctx, which has none and waits. Not static: so the verifier looks at it once. */
+__weak bool get_item(struct task_ctx *tctx __arg_nonnull, u32 pid, u32 uid)
 {
-	u32 number = tctx->reserve.number, uid, item;
+	u32 number = tctx->reserve.number, item;
 	u64 held = (u64)number << 16;
 
-	if (tctx->reserve.held)
-		return true;
 	/* Another CPU has had it leave its reservation. */
 	if (!number)
 		return false;
-	uid = BPF_CORE_READ(p, real_cred, uid.val);
 	if (__sync_fetch_and_add(items_of(held), 1) >= MAX_ITEMS_OF_RESERVATION)
 		goto none;
 	if (!admit_user(&item_users, uid, MAX_ITEMS_OF_USER))
 		goto none;
-	item = take_item(p->pid);
+	item = take_item(pid);
 	if (item == LL_HEAP_ITEMS) {
 		dismiss_user(&item_users, uid);
 		goto none;
@@ -297,8 +292,17 @@ none:
 	return false;
 }
 
-/* The item of the first release of a queue; LL_HEAP_ITEMS where that is empty. */
-static u32 first_item(u32 cpu, u32 number)
+/*
+ * Has @p, which waits, an item for its reservation, or does it get one now? What it holds is one word: item + 1, number of the reservation, and user.
+ * Whoever takes that away gives back what was counted, though it may hold something else by then, or be another user's.
+ */
+static bool hold_item(const struct task_struct *p, struct task_ctx *tctx)
+{
+	return tctx->reserve.held || get_item(tctx, p->pid, BPF_CORE_READ(p, real_cred, uid.val));
+}
+
+/* The item of the first release of a queue; LL_HEAP_ITEMS where that is empty. Not static: so the verifier looks at it once. */
+__weak u32 first_item(u32 cpu, u32 number)
 {
 	struct release_queues *queues = bpf_map_lookup_elem(&release_queues, &cpu);
 	u32 item = LL_HEAP_ITEMS;

@@ -48,8 +48,11 @@ static void raise_end(u32 end)
 	}
 }
 
-/* A reservation that is nobody's, of those the first, so that who goes through all has few to look at; 0 where all are taken. */
-static u32 take_reservation(void)
+/*
+ * A reservation that is nobody's, of those the first, so that who goes through all has few to look at; 0 where all are taken. Not static, nor is the
+ * next: so the verifier looks at it once.
+ */
+__weak u32 take_reservation(void)
 {
 	struct reservation *reservation;
 	u32 i, number, first = reservations_free;
@@ -69,12 +72,17 @@ static u32 take_reservation(void)
 }
 
 /* @number is nobody's from now on. Whatever its state was: the daemon may be just about to have one that was refused admitted. */
-static void free_reservation(u32 number, struct reservation *reservation)
+__weak int free_reservation(u32 number)
 {
+	struct reservation *reservation = reservation_of(number);
+
+	if (!reservation)
+		return 0;
 	end_reservation(number, LL_RESERVATION_ANY, LL_RESERVATION_RETIRED);
 	reservation->r.state = LL_RESERVATION_NONE;
 	if (number < reservations_free)
 		reservations_free = number;
+	return 0;
 }
 
 /* Take @tctx out of the queue of deadlines it is in. */
@@ -110,13 +118,13 @@ static void wants_cpu(struct task_ctx *tctx)
 }
 
 /* @tctx's task holds no reservation any more. Another CPU, which changes its class, may do the same at this moment: one of the two does it. */
-static void leave_reservation(struct task_ctx *tctx)
+__weak int leave_reservation(struct task_ctx *tctx __arg_nonnull)
 {
 	struct reservation *reservation;
 	u32 number;
 
 	if (!tctx->reserve.number)
-		return;
+		return 0;
 	withdraw_reserved(tctx);
 	wants_no_more(tctx, false);
 	number = __sync_lock_test_and_set(&tctx->reserve.number, 0);
@@ -124,9 +132,10 @@ static void leave_reservation(struct task_ctx *tctx)
 	tctx->reserve.window_ns = 0;
 	reservation = reservation_of(number);
 	if (!reservation || __sync_fetch_and_sub(&reservation->r.tasks, 1) != 1)
-		return;
+		return 0;
 	/* Whoever was the last ends it; from NONE on it may be somebody else's. */
-	free_reservation(number, reservation);
+	free_reservation(number);
+	return 0;
 }
 
 /* @tctx's task, which is counted among those of @number, holds that. False, and it is not: it has ended, or holds one that another CPU gave it. */
@@ -139,7 +148,7 @@ static bool hold_reservation(struct task_ctx *tctx, u32 number)
 			return true;
 		leave_reservation(tctx);
 	} else if (reservation && __sync_fetch_and_sub(&reservation->r.tasks, 1) == 1) {
-		free_reservation(number, reservation);
+		free_reservation(number);
 	}
 	return false;
 }
@@ -154,22 +163,23 @@ static void end_reserving(struct task_ctx *tctx)
 
 /*
  * @tctx's process holds something else from now on, or nothing: what is left of its period it takes along. Who holds the old one still, its children
- * that are about to execute something, have nothing of that.
+ * that are about to execute something, have nothing of that. Returns the bandwidth that it was admitted with; 0: it was not.
  */
-static void take_period_along(struct task_ctx *tctx)
+static u32 take_period_along(struct task_ctx *tctx)
 {
 	struct reservation *reservation = reservation_of(tctx->reserve.number);
 	struct ll_reservation *r;
 
 	/* A child's is its parent's. */
 	if (!reservation || tctx->reserve.window_ns)
-		return;
+		return 0;
 	r = &reservation->r;
 	bpf_spin_lock(&reservation->lock);
 	tctx->reserve.left = (struct ll_period){ r->start_ns, r->deadline_ns, r->budget_ns };
 	if (r->budget_ns > 0)
 		r->budget_ns = 0;
 	bpf_spin_unlock(&reservation->lock);
+	return r->state == LL_RESERVATION_ADMITTED ? r->bandwidth_ppm : r->state == LL_RESERVATION_RETIRED ? r->retired_ppm : 0;
 }
 
 /* @tctx's task holds @number, too. */
@@ -184,25 +194,39 @@ static void join_reservation(struct task_ctx *tctx, u32 number, u64 window_ns)
 	hold_reservation(tctx, number);
 }
 
-/* @p's process asks for what @spec says. One that is refused keeps the number, by which it may be reactivated, if @keeps. */
-static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec, bool keeps)
+/* For make_reservation(): @p asks for what its parent's reservation is, and not by a specification of its own. */
+enum { INHERITS = -1U };
+
+/*
+ * @p's process asks for what @spec says, which held @held_ppm until now, or INHERITS. One that is refused keeps the number, by which it may be
+ * reactivated, if it does not inherit.
+ *
+ * What the HuC classes take is no room for it, but for who serves the person, or holds as much already: a line that changes, or a service that
+ * executes itself, is nothing new. Who inherits has its parent's rating for a while, and if that counted, a bomb from the person's own terminal
+ * would have all of their room.
+ */
+static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec, u32 held_ppm)
 {
 	u32 number = take_reservation();
 	struct reservation *reservation = reservation_of(number);
 	struct ll_period period;
+	bool serves, beside_huc;
 
 	if (!reservation)
 		return;
+	serves = held_ppm != INHERITS && serves_person(p, tctx);
 	period = ll_take_over(&tctx->reserve.left, spec->runtime_ns, spec->period_ns, scx_bpf_now());
 	tctx->reserve.left.deadline_ns = 0;
 	reservation->r = (struct ll_reservation){
 		.runtime_ns = spec->runtime_ns, .period_ns = spec->period_ns, .flags = spec->flags, .spec = spec->id, .tgid = p->tgid,
 		.bandwidth_ppm = ll_bandwidth_ppm(spec->runtime_ns, spec->period_ns), .since_s = load_seconds,
 		.start_ns = period.start_ns, .deadline_ns = period.deadline_ns, .budget_ns = period.budget_ns,
-		.state = LL_RESERVATION_REFUSED, .tasks = 1, .serves = is_huc_class(tctx->class),
+		.state = LL_RESERVATION_REFUSED, .tasks = 1, .serves = serves,
 	};
-	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves), LL_RESERVATION_REFUSED) && !keeps) {
-		free_reservation(number, reservation);
+	beside_huc = !serves && (held_ppm == INHERITS || held_ppm < reservation->r.bandwidth_ppm);
+	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p), beside_huc), LL_RESERVATION_REFUSED, beside_huc) &&
+	    held_ppm == INHERITS) {
+		free_reservation(number);
 		return;
 	}
 	hold_reservation(tctx, number);
@@ -223,7 +247,7 @@ static void inherit_or_leave(struct task_struct *p, struct task_ctx *tctx)
 	take_period_along(tctx);
 	leave_reservation(tctx);
 	if (spec.flags & LL_SPEC_INHERITABLE && p->pid == p->tgid)
-		make_reservation(p, tctx, &spec, false);
+		make_reservation(p, tctx, &spec, INHERITS);
 }
 
 /* May @p stay on @cpu? A cooperative thread has a home of its own. */
@@ -246,9 +270,9 @@ static void follow_affinity(const struct task_struct *p, const struct task_ctx *
 		return;
 	if (!reservation || reservation->r.state != LL_RESERVATION_ADMITTED || may_live_on(p, tctx, reservation->r.home))
 		return;
-	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p), reservation->r.serves);
+	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p), false);
 	if (end_reservation(number, LL_RESERVATION_ADMITTED, LL_RESERVATION_REFUSED))
-		admit_reservation(number, home, LL_RESERVATION_REFUSED);
+		admit_reservation(number, home, LL_RESERVATION_REFUSED, false);
 }
 
 /* Does @tctx's task hold a reservation, of its own or its parent's? One that has ended is none. */
@@ -315,6 +339,7 @@ static struct ll_spec *spec_of(const struct ll_file *file, bool by_interactive)
 static void execute(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec)
 {
 	struct reservation *reservation;
+	u32 held_ppm;
 
 	execute_login(p, tctx, spec && (spec->flags & LL_SPEC_LOGIN));
 	if (!spec) {
@@ -326,10 +351,10 @@ static void execute(struct task_struct *p, struct task_ctx *tctx, const struct l
 			inherit_or_leave(p, tctx);
 		return;
 	}
-	take_period_along(tctx);
+	held_ppm = take_period_along(tctx);
 	leave_reservation(tctx);
 	if (!(spec->flags & LL_SPEC_BEST_EFFORT))
-		make_reservation(p, tctx, spec, true);
+		make_reservation(p, tctx, spec, held_ppm);
 }
 
 /* How the kernel tells @inode from other files. */

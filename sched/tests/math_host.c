@@ -292,6 +292,16 @@ static void loads(void)
 	CHECK(ll_load_of(&load) < 10000, "S_load %u", load.expected_ppm);
 	CHECK(ll_still_expected(200000, 0, 0) == 200000 && ll_still_expected(200000, 1, 0) == 175000, "its part decays as S_load does");
 	CHECK(ll_huc_room(&load, 300000) == 300000 && ll_huc_room(&load, 500001) == 500000, "what the HuC classes take, up to a half");
+	load = (struct ll_load){};
+	ll_load_second(&load, 400000);
+	CHECK(ll_huc_room(&load, 0) == 400000, "in the last second");
+	for (int second = 0; second < 3; second++)
+		ll_load_second(&load, 0);
+	CHECK(ll_huc_room(&load, 0) == 100000, "in the last four");
+	ll_load_second(&load, 0);
+	CHECK(!ll_huc_room(&load, 0), "and no longer, whatever S_load is");
+	for (int second = 0; second < 40; second++)
+		ll_load_second(&load, 0);
 	CHECK(ll_running_ppm(100 * MS, 50 * MS) == 400000 && ll_running_ppm(100 * MS, 200 * MS) == 400000, "a second's beginning tells little");
 	CHECK(ll_running_ppm(300 * MS, 500 * MS) == 600000 && ll_running_ppm(0, 0) == 0, "and then what it is");
 	CHECK(ll_is_overloaded(&load, 900001, 900000) && !ll_is_overloaded(&load, 900000, 900000), "of the second that is under way");

@@ -261,6 +261,27 @@ fn who_serves_the_person_is_given_it_back_first() {
     assert_eq!(tried[TRIED / 2..TRIED / 2 + 2], [1, 4].map(Call::Reactivate));
 }
 
+/// Of more than are tried in a window that fit nowhere each is tried, in two windows, and then again.
+#[test]
+fn of_many_that_fit_nowhere_each_is_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reserve, kernel) = (reserve(folder.path()), Fake::default());
+    settle(&mut reserve, &kernel);
+    let all = 1..=2 * TRIED as u32;
+    for number in all.clone() {
+        let state = LL_RESERVATION_REFUSED;
+        let held = ll_reservation { tgid: 100 + number, state, since_s: number.into(), ..ll_reservation::default() };
+        kernel.reservations.borrow_mut().insert(number, held);
+    }
+    for _ in 0..2 {
+        (0..2 * WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+        assert_eq!(kernel.take_calls(), all.clone().map(Call::Reactivate).collect::<Vec<_>>());
+    }
+    kernel.reservations.borrow_mut().clear();
+    (0..WINDOW_PASSES).for_each(|_| reserve.pass(&kernel).unwrap());
+    assert!(reserve.tried.is_empty(), "nothing is kept of who has ended");
+}
+
 /// Who has more paged out than is free is not asked about, and told why, though it waits longest and the CPU has room; the next is given back in its place.
 /// Once there is memory it is its turn at the next window, and what was told is no more.
 #[test]

@@ -135,10 +135,16 @@ static inline void ll_load_forget(struct ll_load *load, const u32 *window_us)
 	load->recent_ppm = sum / LL_LOAD_SAMPLES;
 }
 
+/* What was taken in the last whole second. */
+static inline u32 ll_last_second(const struct ll_load *load)
+{
+	return load->samples_ppm[(load->next - 1) & (LL_LOAD_SAMPLES - 1)];
+}
+
 /* max(R_load, S_load), which admission goes by; and, as R_load comes late, the last second too. */
 static inline u32 ll_load_of(const struct ll_load *load)
 {
-	u32 last_ppm = load->samples_ppm[(load->next - 1) & (LL_LOAD_SAMPLES - 1)];
+	u32 last_ppm = ll_last_second(load);
 	u32 most_ppm = load->recent_ppm > load->expected_ppm ? load->recent_ppm : load->expected_ppm;
 
 	return last_ppm > most_ppm ? last_ppm : most_ppm;
@@ -161,7 +167,7 @@ static inline u32 ll_running_ppm(u64 ran_ns, u64 elapsed_ns)
 /* Do reservations take more than R_max, @max_ppm, of a CPU: in the second that is under way (ll_running_ppm()), or in the last one? */
 static inline int ll_is_overloaded(const struct ll_load *load, u32 running_ppm, u32 max_ppm)
 {
-	return running_ppm > max_ppm || load->samples_ppm[(load->next - 1) & (LL_LOAD_SAMPLES - 1)] > max_ppm;
+	return running_ppm > max_ppm || ll_last_second(load) > max_ppm;
 }
 
 /*
@@ -194,13 +200,16 @@ static inline int ll_admits(const struct ll_load *load, u32 bandwidth_ppm, u32 h
 }
 
 /*
- * What the HuC classes take without a reservation, by @huc of whole seconds and by @running_ppm of the one that is under way: so much of a CPU is no
- * room for who is not of them. R_load says nothing of it: a film that holds no reservation would be left with what a crowd of small ones leaves.
+ * What the HuC classes take without a reservation, by @huc of the last four seconds and of the last one, and by @running_ppm of the one that is under
+ * way: so much of a CPU is no room for who is not of them. R_load says nothing of it: a film that holds no reservation would be left with what a
+ * crowd of small ones leaves.
  */
 static inline u32 ll_huc_room(const struct ll_load *huc, u32 running_ppm)
 {
-	u32 taken_ppm = ll_load_of(huc);
+	u32 taken_ppm = huc->recent_ppm;
 
+	if (ll_last_second(huc) > taken_ppm)
+		taken_ppm = ll_last_second(huc);
 	if (running_ppm > taken_ppm)
 		taken_ppm = running_ppm;
 	return taken_ppm < LL_HUC_ROOM_PPM ? taken_ppm : LL_HUC_ROOM_PPM;
