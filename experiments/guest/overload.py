@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import apps
 import desk
 import redline
 import specs
@@ -64,6 +65,8 @@ def measure(greedy: int, seconds: int, seed: int) -> tuple[dict, dict]:
         def admit() -> None:
             pids.extend(_waiting(crowd, promised, 10 * seconds, seed))
             specs.settle(promised, desk.SETTLE_S)
+            # That took half a minute and more: the film would come to its end while it is watched.
+            apps.rewind()
 
         def wake(_stage: Stage) -> dict[str, float]:
             refused = specs.refused(promised)
