@@ -72,7 +72,7 @@ pub fn text(view: &Value) -> String {
 }
 
 /// Of one that does not serve the person: what is no room for it (`LL_HUC_ROOM_PPM` of the scheduler).
-const BESIDE_THE_PERSON: &str = ", where what programs that serve the person take, up to half of it, is left to these";
+const BESIDE_THE_PERSON: &str = " beside what programs that serve the person take (half of it at most)";
 
 /// What became of a request.
 pub fn answer(held: &Value) -> String {
@@ -111,7 +111,7 @@ pub fn sentence(held: &Value) -> String {
         Some("revoked") => format!(
             "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
              those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; it is \
-             given back when there is room{beside}{lacks}",
+             given back{beside} when there is room{lacks}",
             held["since_s"],
             held["cpu"],
             tenths(&held["judged"]["load_pct"]),
@@ -248,7 +248,7 @@ mod tests {
     fn each_state_is_a_sentence() {
         for (state, expected) in [
             ("admitted", "on CPU 1"),
-            ("refused", "no CPU has room for it, where what programs that serve the person take"),
+            ("refused", "no CPU has room for it beside what programs that serve the person take"),
             ("revoked", "taken back 12 s ago: those of CPU 1 took 97.0 % of it, of which they may have 90.0 %"),
             ("ended", "no longer"),
         ] {
