@@ -73,3 +73,22 @@ def test_who_holds_a_reservation_keeps_it_beside_the_person_when_its_line_change
     held = {one["pid"]: (one["state"], one["runtime_ms"]) for one in listed(guest)}
     print(held, guest.check("limelight spec list"))
     assert held == {early: ("admitted", 47), late: ("refused", 47)}
+
+
+def test_children_that_may_not_be_revoked_are_promised_no_more_than_there_is(guest: Guest) -> None:
+    """A program with 10 ms in 100, inherited, forks a child a second, which asks when it has run for 1 ms and then does nothing. By what they use there is room
+    for all of twenty; by what they are promised for six beside their parent, as R_hi is 80 %: load control could take none of it back. If they may be revoked,
+    more have it."""
+    guest.start_limelight()
+    guest.check("install -m 755 $(readlink -f /bin/sh) /usr/local/bin/forker")
+    child = "( i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; exec sleep 600 ) &"
+    seen = {}
+    for flags in ("I", "IR"):
+        write(guest, f"/usr/local/bin/forker:Iact:10:100:{flags}:-:-")
+        parent = guest.background(f"/usr/local/bin/forker -c 'for n in $(seq 20); do {child} sleep 1; done; wait'")
+        guest.check("sleep 25")
+        seen[flags] = [held["state"] for held in listed(guest)].count("admitted")
+        guest.check(f"kill {parent}; pkill -x sleep; sleep 5")
+    print(seen)
+    assert seen["I"] == 7
+    assert seen["IR"] > 10

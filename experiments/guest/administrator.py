@@ -23,6 +23,8 @@ import specs
 #: What the administrator does about it: the bomb is a user's.
 KILL = f"pkill -9 -u {desk.PERSON}\n"
 PASSWORD = "laboratory"
+#: As long as it takes until all of that is there again.
+REST_S = 60
 KEY = Path("/root/.ssh/id_ed25519")
 #: What an administrator's login is made of, and what ends a bomb, as the paper's set has bash, top, ls and kill. A login is a chain of up to eight
 #: processes at once, the scripts of the message of the day among them, which inherit: with 20 % for each, the fifth was refused.
@@ -184,6 +186,8 @@ def measure(way: str, bomb: str, load: str, count: int, patience_s: int, seed: i
     specs.write([*TOOLS, *redline.specs_of_bomb(bomb)])
     there = WAYS[way]()
     group = None
+    # What logins of before have had of the time that they go before reservations (login_first_ns) comes back in ten times as much.
+    time.sleep(REST_S)
     try:
         # Once on the idle machine: what it takes there, and what comes from the disk is read by then.
         for _ in range(2):

@@ -22,6 +22,9 @@ struct {
 /* Seconds that load.bpf.h has counted. */
 u64 load_seconds;
 
+/* How one is looked at that asks: see has_room(). */
+enum { BESIDE_HUC = 1, BY_SUM = 2 };
+
 /* The task of @tctx has run for @ran_ns on @cctx: is that the person's, and of no reservation? A login's is not, nor what limelight itself takes. */
 static __always_inline void count_huc(struct cpu_ctx *cctx, const struct task_ctx *tctx, u64 ran_ns)
 {
@@ -91,17 +94,19 @@ static s32 least_loaded(const struct task_struct *p, s32 cpu, bool beside_huc)
 
 /*
  * Is there room on @cctx for @r, by whole seconds and by the one that is under way? What the HuC classes take without reservations is none,
- * @beside_huc: who holds a reservation comes before them, so that would be theirs no more.
+ * BESIDE_HUC: who holds a reservation comes before them, so that would be theirs no more. BY_SUM: nor is what others are promised and do not use.
  */
-static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll_reservation *r, bool beside_huc, u64 now)
+static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll_reservation *r, u32 how, u64 now)
 {
-	u32 wanted_ppm = r->bandwidth_ppm + (beside_huc ? huc_room(cctx, now) : 0);
+	u32 wanted_ppm = r->bandwidth_ppm + (how & BESIDE_HUC ? huc_room(cctx, now) : 0);
 
+	if (how & BY_SUM && cctx->admitted_ppm + r->bandwidth_ppm >= load_high_ppm)
+		return false;
 	return ll_admits(&cctx->load, wanted_ppm, load_high_ppm) && reserved_running_ppm(cctx, now) + wanted_ppm < load_high_ppm;
 }
 
-/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? @beside_huc: see has_room(). */
-__weak int admit_reservation(u32 number, s32 home, u32 from, u32 beside_huc)
+/* Submit @number, with @home, to admission, if it is in state @from: is it admitted there (section 6.1)? @how: see has_room(). */
+__weak int admit_reservation(u32 number, s32 home, u32 from, u32 how)
 {
 	struct reservation *reservation = reservation_of(number);
 	struct cpu_ctx *cctx = cpu_ctx_of(home);
@@ -116,7 +121,7 @@ __weak int admit_reservation(u32 number, s32 home, u32 from, u32 beside_huc)
 		return 0;
 	r = &reservation->r;
 	bpf_spin_lock(&admission->lock);
-	if (r->state == from && has_room(cctx, r, beside_huc, now)) {
+	if (r->state == from && has_room(cctx, r, how, now)) {
 		cctx->load.expected_ppm += r->bandwidth_ppm;
 		cctx->admitted_ppm += r->bandwidth_ppm;
 		cctx->reservations++;

@@ -284,15 +284,15 @@ static int adopt(u32 pid)
 	return err;
 }
 
-/* Submit @number, which was refused or revoked, to admission on the CPU of @p's that has the least load; @beside_huc: see has_room(). */
-static bool admit_again(u32 number, const struct task_struct *p, bool beside_huc, bool by_huc)
+/* Submit @number, which was refused or revoked, to admission on the CPU of @p's that has the least load, @by_huc with huc_room(); @how: see has_room(). */
+static bool admit_again(u32 number, const struct task_struct *p, u32 how, bool by_huc)
 {
 	s32 home = least_loaded(p, scx_bpf_task_cpu(p), by_huc);
 
 	/* Room under R_hi is not enough: it was revoked, and would be again (section 6.1). */
 	if (cpu_ctx_of(home)->load.recent_ppm >= load_low_ppm)
 		return false;
-	return admit_reservation(number, home, LL_RESERVATION_REVOKED, beside_huc) || admit_reservation(number, home, LL_RESERVATION_REFUSED, beside_huc);
+	return admit_reservation(number, home, LL_RESERVATION_REVOKED, how) || admit_reservation(number, home, LL_RESERVATION_REFUSED, how);
 }
 
 /* Submit @number, of process @tgid, to admission again. */
@@ -302,7 +302,7 @@ static int reactivate(u32 number, u32 tgid)
 	struct task_struct *p;
 	struct task_ctx *tctx;
 	int err = -EBUSY;
-	bool beside_huc;
+	u32 how;
 
 	if (!reservation || reservation->r.tgid != tgid)
 		return -EAGAIN;
@@ -311,9 +311,9 @@ static int reactivate(u32 number, u32 tgid)
 		return -ESRCH;
 	bpf_rcu_read_lock();
 	tctx = task_ctx_of(p);
-	beside_huc = !tctx || !serves_person(p, tctx);
+	how = tctx && serves_person(p, tctx) ? 0 : BESIDE_HUC;
 	/* The CPU that has the most room may be one on which reservations alone take too much. */
-	if (admit_again(number, p, beside_huc, beside_huc) || (beside_huc && admit_again(number, p, true, false))) {
+	if (admit_again(number, p, how, how) || (how && admit_again(number, p, how, false))) {
 		submit_all_waiting(p, number);
 		err = 0;
 	}

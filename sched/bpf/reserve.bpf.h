@@ -203,14 +203,16 @@ enum { INHERITS = -1U };
  *
  * What the HuC classes take is no room for it, but for who serves the person, or holds as much already: a line that changes, or a service that
  * executes itself, is nothing new. Who inherits has its parent's rating for a while, and if that counted, a bomb from the person's own terminal
- * would have all of their room.
+ * would have all of their room. Nor is anything promised twice to who inherits what may not be revoked: a bomb's processes use nothing while it forks,
+ * and then all of it, and load control could take none of that back. Ten of 10 ms in 100 left nothing to anybody else, a login of root's included.
  */
 static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec, u32 held_ppm)
 {
 	u32 number = take_reservation();
 	struct reservation *reservation = reservation_of(number);
 	struct ll_period period;
-	bool serves, beside_huc;
+	bool serves;
+	u32 how;
 
 	if (!reservation)
 		return;
@@ -223,8 +225,10 @@ static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const
 		.start_ns = period.start_ns, .deadline_ns = period.deadline_ns, .budget_ns = period.budget_ns,
 		.state = LL_RESERVATION_REFUSED, .tasks = 1, .serves = serves,
 	};
-	beside_huc = !serves && (held_ppm == INHERITS || held_ppm < reservation->r.bandwidth_ppm);
-	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p), beside_huc), LL_RESERVATION_REFUSED, beside_huc) &&
+	how = !serves && (held_ppm == INHERITS || held_ppm < reservation->r.bandwidth_ppm) ? BESIDE_HUC : 0;
+	if (held_ppm == INHERITS && !(spec->flags & LL_SPEC_REVOCABLE))
+		how |= BY_SUM;
+	if (!admit_reservation(number, least_loaded(p, scx_bpf_task_cpu(p), how & BESIDE_HUC), LL_RESERVATION_REFUSED, how) &&
 	    held_ppm == INHERITS) {
 		free_reservation(number);
 		return;
@@ -272,7 +276,7 @@ static void follow_affinity(const struct task_struct *p, const struct task_ctx *
 		return;
 	home = tctx->coop.cell ? tctx->coop.home : least_loaded(p, scx_bpf_task_cpu(p), false);
 	if (end_reservation(number, LL_RESERVATION_ADMITTED, LL_RESERVATION_REFUSED))
-		admit_reservation(number, home, LL_RESERVATION_REFUSED, false);
+		admit_reservation(number, home, LL_RESERVATION_REFUSED, 0);
 }
 
 /* Does @tctx's task hold a reservation, of its own or its parent's? One that has ended is none. */
