@@ -284,7 +284,7 @@ static int adopt(u32 pid)
 	return err;
 }
 
-/* Submit @number, which was refused or revoked, to admission on the CPU of @p's that has the least load, @by_huc with huc_room(); @how: see has_room(). */
+/* Submit @number, which was refused or revoked, to admission where there is the least load, @by_huc with huc_room(); @how: see has_room(). */
 static bool admit_again(u32 number, const struct task_struct *p, u32 how, bool by_huc)
 {
 	s32 home = least_loaded(p, scx_bpf_task_cpu(p), by_huc);

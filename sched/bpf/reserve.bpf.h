@@ -203,8 +203,9 @@ enum { INHERITS = -1U };
  *
  * What the HuC classes take is no room for it, but for who serves the person, or holds as much already: a line that changes, or a service that
  * executes itself, is nothing new. Who inherits has its parent's rating for a while, and if that counted, a bomb from the person's own terminal
- * would have all of their room. Nor is anything promised twice to who inherits what may not be revoked: a bomb's processes use nothing while it forks,
- * and then all of it, and load control could take none of that back. Ten of 10 ms in 100 left nothing to anybody else, a login of root's included.
+ * would have all of their room. Nor is anything promised twice to who inherits what may not be revoked: a bomb's processes use nothing while it
+ * forks, and then all of it, and load control could take none of that back. Ten of 10 ms in 100 left nothing to anybody else, not even to a login of
+ * root's.
  */
 static void make_reservation(struct task_struct *p, struct task_ctx *tctx, const struct ll_spec *spec, u32 held_ppm)
 {
