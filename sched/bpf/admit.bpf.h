@@ -100,7 +100,7 @@ static __always_inline bool has_room(const struct cpu_ctx *cctx, const struct ll
 {
 	u32 wanted_ppm = r->bandwidth_ppm + (how & BESIDE_HUC ? huc_room(cctx, now) : 0);
 
-	if (how & BY_SUM && cctx->admitted_ppm + r->bandwidth_ppm >= load_high_ppm)
+	if (how & BY_SUM && r->bandwidth_ppm + cctx->admitted_ppm >= load_high_ppm)
 		return false;
 	return ll_admits(&cctx->load, wanted_ppm, load_high_ppm) && reserved_running_ppm(cctx, now) + wanted_ppm < load_high_ppm;
 }

@@ -146,13 +146,14 @@ impl Field {
                 ms(PERIOD_MOST)
             ),
             Field::Flags => {
-                "any of I (children inherit it), R (under overload it comes after others, unless it serves the person, and \
-                 may be revoked), and, not the paper's, L (a way to log in) and P (only for who is executed by an interactive \
+                "any of I (children inherit it; without R as long as all that is promised on a CPU stays below 80 %), R \
+                 (under overload it comes after others, unless it serves the person, and may be revoked), and, not the paper's, L (a way to log in) and P (only for who is executed by an interactive \
                  process); '-' or nothing: none"
                     .to_owned()
             }
             Field::Inheritable => {
-                "true: children without a specification of their own get this one; false, the default: they do not"
+                "true: children without a specification of their own get this one, if it is not revocable as long as all \
+                 that is promised on a CPU stays below 80 %; false, the default: they do not"
                     .to_owned()
             }
             Field::Revocable => {
