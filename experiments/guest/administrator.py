@@ -23,7 +23,7 @@ import specs
 #: What the administrator does about it: the bomb is a user's.
 KILL = f"pkill -9 -u {desk.PERSON}\n"
 PASSWORD = "laboratory"
-#: As long as it takes until all of that is there again.
+#: In so long all the time is there again that logins go before reservations (login_first_ns), of which a tenth of the time comes back.
 REST_S = 60
 KEY = Path("/root/.ssh/id_ed25519")
 #: What an administrator's login is made of, and what ends a bomb, as the paper's set has bash, top, ls and kill. A login is a chain of up to eight
@@ -186,7 +186,7 @@ def measure(way: str, bomb: str, load: str, count: int, patience_s: int, seed: i
     specs.write([*TOOLS, *redline.specs_of_bomb(bomb)])
     there = WAYS[way]()
     group = None
-    # What logins of before have had of the time that they go before reservations (login_first_ns) comes back in ten times as much.
+    # The logins of an earlier point have had some of it.
     time.sleep(REST_S)
     try:
         # Once on the idle machine: what it takes there, and what comes from the disk is read by then.
