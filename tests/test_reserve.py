@@ -208,12 +208,24 @@ def test_logins_that_come_again_and_again_have_five_seconds_before_a_reservation
     guest.start_limelight()
     install(guest, "promised")
     _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
-    had = guest.script("login", "again", "/usr/local/bin/promised", "0", "100000", "200")["had_s"]
+    had = guest.script("login", "again", "14", "/usr/local/bin/promised", "0", "100000", "200")["had_s"]
     print(had)
     # By its class it has 15 %.
     assert max(had[1:4]) <= 0.3
     # In a tenth of the time 15 %, in the rest 70: 64.5; without a bound 15 as before. A period more or less.
     assert min(had[7:]) >= 0.55
+
+
+def test_class_other_has_its_share_beside_logins_and_a_reservation(guest: Guest) -> None:
+    """Beside logins that never sleep, with nobody at the desk, and one that is promised 70 ms in every 100, nine that are promised nothing have nine tenths of
+    5 % of each second: the guaranteed share is not for beside the person only, and the tenth of its class is the promised one."""
+    guest.start_limelight()
+    install(guest, "promised")
+    _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
+    seen = guest.script("login", "again", "4", "/usr/local/bin/promised", "0", "100000", "200")
+    print(seen)
+    # Promise 5; without it, 0.
+    assert min(seen["other_s"]) >= 0.9 * 0.05
 
 
 #: Works for some 5 ms, then executes $1, which executes it again: for 4 s.

@@ -343,7 +343,7 @@ void BPF_STRUCT_OPS(ll_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (cctx->coop_threads && dispatch_release(prev, tctx, cpu, cctx, now))
 		return;
-	if (tracking && huc_wants(cctx, prev_class) && share_is_due(cctx) && take_other(cpu, cctx)) {
+	if (share_is_due(cctx) && huc_wants(cctx, prev_class) && take_other(cpu, cctx)) {
 		count(LL_STAT_share_grants);
 		return;
 	}

@@ -389,7 +389,7 @@ __weak int forget_overslept(u32 cpu, u64 now)
 /* May a release of @class go before a more urgent class on @cctx? Only class OTHER has a share that is guaranteed, and is charged for it. */
 static bool may_use_share(struct cpu_ctx *cctx, u32 class)
 {
-	return class == LL_CLASS_OTHER && tracking && share_is_due(cctx);
+	return class == LL_CLASS_OTHER && share_is_due(cctx);
 }
 
 /*

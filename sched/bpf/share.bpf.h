@@ -5,7 +5,7 @@
  * Two accounts: one for the machine, which tasks in shared queues draw on, and one per CPU for tasks that no other CPU can
  * run. Each earns a part of what HuC classes take and pays what class OTHER gets. While the person's programs leave a CPU
  * idle now and then, class OTHER is always paid in advance and never disturbs them; only where they take everything
- * does it get its share, in minimum slices.
+ * does it get its share, in minimum slices. Nor only while somebody is at the desk: a login is of class HUCOUT, and a hub is HUCIN always.
  *
  * Under --policy huc, where HuC has no share (section 5.1), it is 1 % (STRICT_SHARE_PM in sched/src/config.rs).
  *
@@ -44,8 +44,6 @@ static void flush_share(struct cpu_ctx *cctx)
 
 static void account_share(struct cpu_ctx *cctx, u32 class, u64 ran_ns, bool is_own)
 {
-	if (!tracking)
-		return;
 	if (is_huc_class(class)) {
 		cctx->share_credit_ns = ll_share_earn(cctx->share_credit_ns, ran_ns, share_now_pm, share_cap_ns);
 		cctx->share_pending_ns += ran_ns * share_now_pm / 1000;

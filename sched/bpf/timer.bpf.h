@@ -162,7 +162,7 @@ static bool put_first_of(s32 cpu, struct cpu_ctx *cctx, u32 class)
 /* Is class OTHER's share due on @cctx, and has one of that class been put before the kernel threads that wait for @cpu? */
 static bool put_share_before_kthreads(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (!tracking || !share_is_due(cctx) || !(move_first(cpu, rescue_queue(llc_of(cpu))) || put_first_of(cpu, cctx, LL_CLASS_OTHER)))
+	if (!share_is_due(cctx) || !(move_first(cpu, rescue_queue(llc_of(cpu))) || put_first_of(cpu, cctx, LL_CLASS_OTHER)))
 		return false;
 	cctx->kthread_gives_way = 1;
 	cctx->kthread_waits = 1;
