@@ -99,7 +99,15 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 		end_slice_in(cpu, cctx, cctx->other_slice_ns, now);
 		return true;
 	}
-	return preempt_by_first(cpu);
+	if (!preempt_by_first(cpu))
+		return false;
+	/*
+	 * The next one's slice begins in some us, which TIMER_EARLY_NS covers. In ll_running(), with interrupts off, the kernel sets a timer by an
+	 * interrupt of its own: 570 instructions more for each switch.
+	 */
+	if (!(cctx->coop_threads | cctx->reservations) && cctx->other_slice_ns < tick_ns)
+		set_slice_timer(cpu, cctx, cctx->other_slice_ns, now);
+	return true;
 }
 
 /* Does anybody wait who is entitled to @cctx, and goes before the HuC classes? */
