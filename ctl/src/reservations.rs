@@ -110,8 +110,8 @@ pub fn sentence(held: &Value) -> String {
         ),
         Some("revoked") => format!(
             "its reservation of {asked} was taken back {} s ago: those of CPU {} took {} % of it, of which they may have {} %, and of \
-             those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; it is \
-             given back{beside} when there is room{lacks}",
+             those that may be taken back, which go by whom they serve and then by what they use up, it was the first, with {} %; once \
+             reservations take less than --load-low-pct (R_lo) of a CPU it is given back{beside} when there is room{lacks}",
             held["since_s"],
             held["cpu"],
             tenths(&held["judged"]["load_pct"]),
