@@ -25,14 +25,28 @@ enum {
 /* The deadlines of reservations that come after all others are later by this, an hour: a period is 10 s at most. */
 #define AFTER_OTHERS_NS (1ULL << 42)
 
+/* Does a login with some of its budget left run or wait, on any CPU? */
+static bool is_login_there(u64 now)
+{
+	return login_seen_at_ns && (s64)(now - login_seen_at_ns) < LOGIN_SEEN_NS;
+}
+
 /*
- * Does a login with some of its budget left run or wait, on any CPU? Reservations that make room come after it then, and after the HuC classes
- * (deadline.bpf.h). Such times are bounded, too, for all logins together: whoever connects again and again has login_first_ns, and a tenth of the
- * time. Not static: so the verifier looks at it once.
+ * The same, while reservations that make room come after it, and after the HuC classes (deadline.bpf.h). Such times are bounded, too, for all logins
+ * together: whoever connects again and again has login_first_ns, and a tenth of the time. Not static: so the verifier looks at it once.
  */
 __weak bool is_login_about(u64 now)
 {
-	return login_seen_at_ns && (s64)(now - login_seen_at_ns) < LOGIN_SEEN_NS && login_first_ran_ns < login_first_ns;
+	return is_login_there(now) && login_first_ran_ns < login_first_ns;
+}
+
+/*
+ * What reservations take counts as: use by the HuC classes, of which class OTHER earns its share; LL_NR_CLASSES: nothing. With nobody at the desk and
+ * no login it has all that they leave, and would have that before whoever is lent a class for a lock that a reserved task waits for.
+ */
+static u32 earns_as(u64 now)
+{
+	return tracking || is_login_there(now) ? LL_CLASS_HUCIN : LL_NR_CLASSES;
 }
 
 /* Who comes after the others has a rank from this on. */

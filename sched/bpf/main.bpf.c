@@ -87,7 +87,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	if (tctx->class == LL_CLASS_KTHREAD)
 		return spend_first(p, tctx, ran_ns);
 	pass_vtime(p, tctx, cctx, ran_ns, now);
-	account_share(cctx, cctx->runs_rank ? LL_CLASS_HUCIN : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
+	account_share(cctx, cctx->runs_rank ? earns_as(now) : tctx->rescued ? LL_CLASS_OTHER : tctx->class, ran_ns,
 		      tctx->rating_flags & (LL_RATING_SELF | LL_RATING_HELPER));
 	count_huc(cctx, tctx, ran_ns);
 	tctx->reader_ran_ns += tctx->reads_since_ns ? ran_ns : 0;

@@ -5,7 +5,8 @@
  * Two accounts: one for the machine, which tasks in shared queues draw on, and one per CPU for tasks that no other CPU can
  * run. Each earns a part of what HuC classes take and pays what class OTHER gets. While the person's programs leave a CPU
  * idle now and then, class OTHER is always paid in advance and never disturbs them; only where they take everything
- * does it get its share, in minimum slices. Nor only while somebody is at the desk: a login is of class HUCOUT, and a hub is HUCIN always.
+ * does it get its share, in minimum slices. And not only while somebody is at the desk: a login is of class HUCOUT, and a hub is HUCIN
+ * always.
  *
  * Under --policy huc, where HuC has no share (section 5.1), it is 1 % (STRICT_SHARE_PM in sched/src/config.rs).
  *
@@ -33,13 +34,15 @@ static void flush_share(struct cpu_ctx *cctx)
 	if (pending < SHARE_FLUSH_NS && pending > -SHARE_FLUSH_NS)
 		return;
 	cctx->share_pending_ns = 0;
-	/* Not atomic as a whole: two CPUs that flush at once may lose one change of SHARE_FLUSH_NS or so. */
+	/* Not atomic as a whole: of two CPUs that flush at once one change may be lost, of a slice at most. */
 	credit = share_credit_ns + pending;
 	if (credit > cap)
 		credit = cap;
 	if (credit < -cap)
 		credit = -cap;
-	share_credit_ns = credit;
+	/* With nobody at the desk it stays at its end, and all CPUs read it. */
+	if (share_credit_ns != credit)
+		share_credit_ns = credit;
 }
 
 static void account_share(struct cpu_ctx *cctx, u32 class, u64 ran_ns, bool is_own)

@@ -9,6 +9,9 @@
 /* A timer that fires this much before the end of a slice ends it: coming back would cost more. */
 enum { TIMER_EARLY_NS = 20000 };
 
+/* From the timer that ends a slice of class OTHER until the next one runs, at most and mostly. */
+enum { SWITCH_NS = 10000 };
+
 enum { NS_PER_S = 1000000000, HZ_MIN = 100 };
 
 /* Of the kernel's preempt_count, how often what was interrupted has switched preemption off. */
@@ -55,10 +58,11 @@ static void set_slice_timer(s32 cpu, struct cpu_ctx *cctx, u64 delay_ns, u64 now
 	u32 key = cpu;
 	struct timer_slot *slot = bpf_map_lookup_elem(&slice_timers, &key);
 
-	cctx->timer_at_ns = now + delay_ns;
-	/* A timer that could not be set is none: the tick ends this slice, and the next one tries again. */
-	if (!slot || bpf_timer_start(&slot->timer, delay_ns, BPF_F_TIMER_CPU_PIN))
-		cctx->timer_at_ns = 0;
+	/*
+	 * A timer that could not be set is none: the tick ends this slice, and the next one tries again. Noted after: of what an interrupt sets for
+	 * sooner in the meantime nothing is left, and with the later time noted it is set anew in ll_running().
+	 */
+	cctx->timer_at_ns = slot && !bpf_timer_start(&slot->timer, delay_ns, BPF_F_TIMER_CPU_PIN) ? now + delay_ns : 0;
 }
 
 /* Have the timer of this CPU end the running task's slice in @left_ns. */
@@ -102,11 +106,11 @@ static bool settle_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	if (!preempt_by_first(cpu))
 		return false;
 	/*
-	 * The next one's slice begins in some us, which TIMER_EARLY_NS covers. In ll_running(), with interrupts off, the kernel sets a timer by an
-	 * interrupt of its own: 570 instructions more for each switch.
+	 * For the next one, whose slice begins in some us. In ll_running(), with interrupts off, the kernel sets a timer by an interrupt of its own: 570
+	 * instructions more for each switch.
 	 */
-	if (!(cctx->coop_threads | cctx->reservations) && cctx->other_slice_ns < tick_ns)
-		set_slice_timer(cpu, cctx, cctx->other_slice_ns, now);
+	if (cctx->other_slice_ns < tick_ns)
+		set_slice_timer(cpu, cctx, cctx->other_slice_ns + SWITCH_NS, now);
 	return true;
 }
 
@@ -244,12 +248,16 @@ static int slice_timer_fires(void *map, u32 *key, struct bpf_timer *timer)
 /*
  * End the running task's slice in @slice_ns: by the tick where that is soon enough, else by this CPU's timer. A timer that
  * fires before then is left alone and comes back by itself: most tasks sleep long before their slice is over, and
- * setting a timer at every switch would cost more than the switch.
+ * setting a timer at every switch would cost more than the switch. Nor is one set anew that settle_slice_end() has set for this slice.
  */
 static void arm_slice_end(s32 cpu, struct cpu_ctx *cctx, u64 slice_ns, u64 now)
 {
+	u64 end = now + slice_ns;
+
 	if (slice_ns >= tick_ns)
 		cctx->slice_end_ns = 0;
+	else if (slice_ns == cctx->other_slice_ns && cctx->timer_at_ns > end && cctx->timer_at_ns - end <= SWITCH_NS)
+		cctx->slice_end_ns = cctx->timer_at_ns;
 	else
 		end_slice_in(cpu, cctx, slice_ns, now);
 }

@@ -312,6 +312,8 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.rescue_after_ns = settings.rescue_after_ns;
     rodata.indirect_budget_ns = settings.effective_indirect_budget_ns();
     rodata.share_pm = settings.share_pm();
+    // More than what is given at a time, or what is owed would never be as much, or nothing be earned until it is given.
+    rodata.share_cap_ns = rodata.share_cap_ns.max(i64::try_from(settings.slice_min_ns)? * 3 / 2);
     rodata.load_low_ppm = settings.load_low_pct * PPM_OF_PCT;
     rodata.load_high_ppm = settings.load_high_pct * PPM_OF_PCT;
     rodata.load_max_ppm = settings.load_max_pct * PPM_OF_PCT;
