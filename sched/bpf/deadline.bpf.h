@@ -14,7 +14,7 @@
  *  2. Then cooperative releases that are due, for as long as the first reservation can have what is left of its budget before its deadline
  *     even so, and the slack that a cooperative thread is given.
  *  3. Then whoever is entitled, whatever its class: in class OTHER before HUCIN. R_max bounds what that can take. It counts as use by the
- *     higher classes, so class OTHER earns its share of it.
+ *     higher classes, so class OTHER earns its share of it, while somebody is at the desk or logs in (earns_as()).
  *  4. Then the guaranteed share, and the classes, as everywhere; a task without budget goes by its class, and so does one on another CPU
  *     than its home.
  *
