@@ -67,20 +67,23 @@ static s32 create_queues(void)
 
 /*
  * As what a task is counted among those that wait, in one word that changes at once: its class or RESCUED, the CPU where that is a queue of one
- * CPU, and a number that each change counts up, by which who moves a task sees that it was taken or queued anew meanwhile. Of the
- * number there are 2^18: a mover would have to be off its CPU for so many changes of one task to be mistaken.
+ * CPU, since when, and a number that each change counts up, by which who moves a task sees that it was taken or queued anew meanwhile. Of the
+ * number there are 2^14: a mover would have to be off its CPU for so many changes of one task to be mistaken.
  */
 enum {
 	WAITS_CLASS = 3,
 	WAITS_NOT = 4,
 	WAITS_CPU_SHIFT = 3,
 	WAITS_CPU = 2047,
-	WAITS_NR = 1 << 14,
+	WAITS_SINCE_SHIFT = 14,
+	WAITS_SINCE = WAIT_EPOCHS - 1,
+	WAITS_NR = 1 << 18,
 };
 
+/* Since when a task waits stays as it is. */
 static u32 waits_next(u32 waits, u32 class, u32 cpu)
 {
-	return ((waits & -(u32)WAITS_NR) + WAITS_NR) | (cpu & WAITS_CPU) << WAITS_CPU_SHIFT | class;
+	return ((waits & -(u32)WAITS_NR) + WAITS_NR) | (waits & WAITS_SINCE << WAITS_SINCE_SHIFT) | (cpu & WAITS_CPU) << WAITS_CPU_SHIFT | class;
 }
 
 /* The class, or RESCUED, under which the task of @tctx is counted as waiting; LL_NR_CLASSES where it is not. */
@@ -105,12 +108,15 @@ static void count_waiting(u32 waits, s32 by)
 		__sync_fetch_and_add(&cpu_ctx_of(cpu)->pinned_waiting[class], by);
 	else
 		__sync_fetch_and_add(&waiting[class], by);
+	if (class != RESCUED)
+		__sync_fetch_and_add(&waiting_since[waits >> WAITS_SINCE_SHIFT & WAITS_SINCE], by);
 }
 
 /* @tctx, which is not marked as waiting, is put into a queue now. */
-static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu)
+static void mark_waiting(struct task_ctx *tctx, u32 class, u32 pinned_cpu, u64 now)
 {
-	u32 waits = waits_next(tctx->waits, class, pinned_cpu);
+	u32 since = (now >> wait_epoch_shift & WAITS_SINCE) << WAITS_SINCE_SHIFT;
+	u32 waits = waits_next((tctx->waits & ~(WAITS_SINCE << WAITS_SINCE_SHIFT)) | since, class, pinned_cpu);
 
 	count_waiting(waits, 1);
 	tctx->waits = waits;
@@ -443,7 +449,7 @@ static void enqueue_in_class(struct task_struct *p, struct task_ctx *tctx, s32 c
 		vtime = rescued_vtime(p, tctx, now - head_start_ns(p, tctx, is_daemon, is_reader));
 	}
 	tctx->queued_at_ns = now;
-	mark_waiting(tctx, class, is_pinned(p, tctx) ? cpu : LL_MAX_CPUS);
+	mark_waiting(tctx, class, is_pinned(p, tctx) ? cpu : LL_MAX_CPUS, now);
 	scx_bpf_dsq_insert_vtime(p, queue_of(p, tctx, class, cpu), slice_of(tctx), vtime, enq_flags);
 	count(LL_STAT_wakeups_queued);
 }

@@ -210,6 +210,13 @@ u32 waiting[LL_NR_CLASSES] __attribute__((aligned(8)));
 
 enum { RESCUED = LL_CLASS_KTHREAD };
 
+/*
+ * Of all but those, by when they came to wait: in the epochs of 2^wait_epoch_shift ns, this many of which go round. So whether anybody can have
+ * waited too long is known without going through the queues.
+ */
+enum { WAIT_EPOCHS = 16 };
+u32 waiting_since[WAIT_EPOCHS] __attribute__((aligned(8)));
+
 /* Somebody was rescued and has not run since: no release of class OTHER goes before them. Writer: the timer that looks for tasks that have waited. */
 u32 rescue_first;
 
