@@ -22,7 +22,8 @@ enum { PREEMPT_OFF = 0xff };
  * instructions a second for so many. 64 at once took 1 ms where four CPUs share twice those: a C of 1 ms in 5 missed its deadline by that.
  */
 enum {
-	MAX_RESCUES_AT_ONCE = 16,
+	FEW_RESCUES_AT_ONCE = 16,
+	MAX_RESCUES_AT_ONCE = 64,	/* while somebody has waited twice as long: those at the head of a queue may be as many as are late */
 	RESCUE_MORE_NS = 2500000,	/* if there may be more */
 	MAX_RESCUED_SEEN = 16,
 	PUT_OFF_NS = 1000000,
@@ -437,16 +438,16 @@ __weak u64 longest_of_rescued(u64 queue, u64 now)
 }
 
 /*
- * Can anybody have waited for longer than rescue_after_ns? Who came in an epoch that began so long ago; who came more than WAIT_EPOCHS of them ago is
- * found as one of a later epoch when that has come to it.
+ * Can anybody have waited for longer than @limit_ns? Who came in an epoch that began so long ago; who came more than WAIT_EPOCHS of them ago is found
+ * as one of a later epoch when that has come to it.
  */
-static bool is_anyone_late(u64 now)
+static bool is_anyone_late(u64 now, u64 limit_ns)
 {
 	u64 epoch = now >> wait_epoch_shift;
 	u32 ago, late = 0;
 
 	bpf_for(ago, 0, WAIT_EPOCHS)
-		if (((epoch - ago) << wait_epoch_shift) + rescue_after_ns <= now)
+		if (((epoch - ago) << wait_epoch_shift) + limit_ns <= now)
 			late |= waiting_since[(epoch - ago) & (WAIT_EPOCHS - 1)];
 	return late;
 }
@@ -457,7 +458,7 @@ static bool is_anyone_late(u64 now)
  */
 static u64 rescue_from_all(u64 now)
 {
-	bool is_late = is_anyone_late(now);
+	bool is_late = is_anyone_late(now, rescue_after_ns);
 	u64 longest = 0;
 	u32 class, i;
 
@@ -512,7 +513,7 @@ static int rescue_waiters(void *map, u32 *key, struct bpf_timer *timer)
 		look_in(timer, PUT_OFF_NS, now);
 		return 0;
 	}
-	rescues_left = MAX_RESCUES_AT_ONCE;
+	rescues_left = is_anyone_late(now, 2 * rescue_after_ns) ? MAX_RESCUES_AT_ONCE : FEW_RESCUES_AT_ONCE;
 	cctx->goes_through_queues = 1;
 	longest = rescue_from_all(now);
 	cctx->goes_through_queues = 0;

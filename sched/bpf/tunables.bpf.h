@@ -67,7 +67,7 @@ const volatile u64 preempt_lag_ns = 50000;
 /* A task that has waited this long is moved ahead of its class. */
 const volatile u64 rescue_after_ns = 600000000;
 
-/* How long the epochs are by which those that wait are counted: the loader has between four and eight of them in rescue_after_ns. */
+/* How long the epochs are by which those that wait are counted: the loader has four to eight of them in rescue_after_ns, or in two looks. */
 const volatile u32 wait_epoch_shift = 27;
 
 /* One of a HuC class counts there as having waited for this much more: longer than a round of a thousand of class OTHER takes. */

@@ -310,7 +310,8 @@ fn write_settings(open: &mut OpenBpfSkel<'_>, settings: &Settings) -> Result<()>
     rodata.huc_slice_ns = settings.huc_slice_ns;
     rodata.slice_min_ns = settings.slice_min_ns;
     rodata.rescue_after_ns = settings.rescue_after_ns;
-    rodata.wait_epoch_shift = (settings.rescue_after_ns / 8).next_power_of_two().ilog2();
+    rodata.wait_epoch_shift =
+        (settings.rescue_after_ns.max(2 * rodata.rescue_period_ns) / 8).next_power_of_two().ilog2();
     rodata.indirect_budget_ns = settings.effective_indirect_budget_ns();
     rodata.share_pm = settings.share_pm();
     // More than what is given at a time, or what is owed would never be as much, or nothing be earned until it is given.
