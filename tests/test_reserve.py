@@ -36,6 +36,16 @@ def _write_with_a_login(guest: Guest, *lines: str) -> None:
     write(guest, "/usr/local/bin/way:Iact:1:100:L:-:-", *lines)
 
 
+def _beside_logins(guest: Guest, seconds: int, others: int, *flags: str) -> dict[str, list[float]]:
+    """What one that is promised 70 ms in every 100, and may lose that, has of each second beside logins that never sleep, and what so many others have."""
+    guest.start_limelight(*flags)
+    install(guest, "promised")
+    _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
+    seen = guest.script("login", "again", seconds, others, "/usr/local/bin/promised", "0", "100000", "200")
+    print(seen)
+    return seen
+
+
 def _states(view: dict) -> list[str]:
     return [held["state"] for held in view["reservations"]]
 
@@ -206,39 +216,25 @@ def test_a_login_goes_before_reservations_that_may_be_revoked_and_before_no_othe
 def test_logins_that_come_again_and_again_have_five_seconds_before_a_reservation(guest: Guest) -> None:
     """Beside logins that never sleep, a new one each second, one that is promised 70 ms in every 100, and may lose that, has little of the first seconds,
     and of those after the first five its 70 % but for a tenth of the time."""
-    guest.start_limelight()
-    install(guest, "promised")
-    _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
-    had = guest.script("login", "again", "14", "0", "/usr/local/bin/promised", "0", "100000", "200")["had"]
-    print(had)
+    had = _beside_logins(guest, 14, 0)["had"]
     # By its class it has the guaranteed share, 6 %.
     assert max(had[1:4]) <= 0.1
     # In a tenth of the time 6 %, in the rest 70: 63.6; without a bound 6 as before. A period more or less.
     assert min(had[7:]) >= 0.55
 
 
-def _beside_logins(guest: Guest, *flags: str) -> list[float]:
-    """What nine that are promised nothing have of each second beside logins that never sleep, and one that is promised 70 ms in every 100."""
-    guest.start_limelight(*flags)
-    install(guest, "promised")
-    _write_with_a_login(guest, "/usr/local/bin/promised:Iact:70:100:R:-:-")
-    seen = guest.script("login", "again", "5", "9", "/usr/local/bin/promised", "0", "100000", "200")
-    print(seen)
-    return seen["other"]
-
-
 def test_class_other_has_its_share_beside_logins_and_a_reservation(guest: Guest) -> None:
     """Beside logins that never sleep, with nobody at the desk, and one that is promised 70 ms in every 100, nine that are promised nothing have nine tenths of
     5 % of each second: the guaranteed share is not for beside the person only. The tenth of their class is the promised one, which goes by that now."""
     # Promise 5; without it, 0 to 1 %. In the first second they owe up to 5 ms.
-    assert min(_beside_logins(guest)[1:]) >= 0.9 * 0.05
+    assert min(_beside_logins(guest, 5, 9)["other"][1:]) >= 0.9 * 0.05
 
 
 @pytest.mark.everywhere
 @on(Options())
 def test_class_other_has_its_share_in_the_longest_slices(guest: Guest) -> None:
     """The same with --slice-min-ms=10, which is more than the account of the share holds otherwise. A slice may be in this second or in the next."""
-    assert min(_beside_logins(guest, "--slice-min-ms=10")[1:]) >= 0.9 * 0.05 - 0.01
+    assert min(_beside_logins(guest, 5, 9, "--slice-min-ms=10")["other"][1:]) >= 0.9 * 0.05 - 0.01
 
 
 #: Works for some 5 ms, then executes $1, which executes it again: for 4 s.
